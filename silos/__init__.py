@@ -1,1 +1,52 @@
+"""What happens inside one silo: its shard, its model, its engine, its noise, and the gate to the outside.
 
+Imports `accounting`, torch, opacus and flwr; never `server` or `scenarios` (except `silos.app`, the composition root
+that `flwr run .` loads). Start with `Silo`, then `OpacusEngine`. Importing this package takes seconds: import it late.
+"""
+
+from silos import _environment  # isort: skip  # before the first import of flwr
+
+from silos._check_model import check_model
+from silos._client import client_app, request_content
+from silos._engine import OpacusEngine
+from silos._errors import Declined, ModelRefused, ReleaseRefused
+from silos._gate import check_reply, open_gate
+from silos._models import Weights, build_model, check_same_layout, load_weights, weights_of
+from silos._records import from_record, hash_weights, to_record
+from silos._schedule import Schedule
+from silos._shard import Shard
+from silos._silo import Engine, Request, Silo
+from silos._streams import Streams, poisson_sample
+from silos._tasks import Task, check_task, loss
+
+del _environment
+
+__all__ = [
+    "Declined",
+    "Engine",
+    "ModelRefused",
+    "OpacusEngine",
+    "ReleaseRefused",
+    "Request",
+    "Schedule",
+    "Shard",
+    "Silo",
+    "Streams",
+    "Task",
+    "Weights",
+    "build_model",
+    "check_model",
+    "check_reply",
+    "check_same_layout",
+    "check_task",
+    "client_app",
+    "from_record",
+    "hash_weights",
+    "load_weights",
+    "loss",
+    "open_gate",
+    "poisson_sample",
+    "request_content",
+    "to_record",
+    "weights_of",
+]

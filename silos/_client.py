@@ -1,0 +1,86 @@
+"""The Flower client: from a message to a silo and back.
+
+| message      | content                                                            | reply                      |
+|--------------|--------------------------------------------------------------------|----------------------------|
+| `train`      | `arrays`; `schedule`: round, attempt and the fields of `Schedule`  | `arrays`: trained weights  |
+| `query.silo` | nothing                                                            | `silo`: its public name    |
+
+A silo that declines says why, in public numbers. A silo that fails says only that it did: the text of an exception may
+quote private records, so it goes to the silo's own log and ledger.
+"""
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from accounting._errors import BudgetExhausted, InvalidValue, LedgerConflict
+from silos._errors import Declined
+from silos._gate import ARRAYS, open_gate
+from silos._records import from_record
+from silos._schedule import Schedule
+from silos._silo import Request, Silo
+
+DECLINED = 1001
+FAILED = 1002
+
+_LOG = logging.getLogger("silodp.silos")
+_CONFIG_KEYS = {"server-round"}
+
+
+def client_app(find: Callable[[Context], Silo]) -> ClientApp:
+    """A Flower app that serves silos.
+
+    Args:
+        find: the silo of a node, from its context.
+    """
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return _serve(message, find(context))
+
+    @app.query("silo")
+    def silo(message: Message, context: Context) -> Message:
+        name = find(context).name
+        return Message(RecordDict({"silo": ConfigRecord({"name": name})}), reply_to=message)
+
+    return app
+
+
+def request_content(request_arrays: ArrayRecord, schedule: Schedule, *, round: int, attempt: int) -> RecordDict:
+    """The content of a train message; the inverse of what the client reads."""
+    record = schedule.to_config()
+    record["round"] = round
+    record["attempt"] = attempt
+    return RecordDict({"arrays": request_arrays, "schedule": record})
+
+
+def _serve(message: Message, silo: Silo) -> Message:
+    try:
+        weights = silo.train(_read(message.content))
+        return Message(open_gate({ARRAYS: weights}, {ARRAYS}), reply_to=message)
+    except (Declined, BudgetExhausted, LedgerConflict) as error:
+        return Message(Error(DECLINED, f"declined: {error}"), reply_to=message)
+    except Exception as error:  # noqa: BLE001  # one silo's failure, of whatever kind, must not end the others' round
+        _LOG.warning("Silo %s failed.", silo.name, exc_info=error)
+        return Message(Error(FAILED, f"failed: {type(error).__name__}"), reply_to=message)
+
+
+def _read(content: RecordDict) -> Request:
+    arrays, numbers = content.get("arrays"), content.get("schedule")
+    if not isinstance(arrays, ArrayRecord) or not isinstance(numbers, ConfigRecord):
+        raise Declined("A train message must hold the records 'arrays' and 'schedule'.")
+    for config in content.config_records.values():
+        if config is not numbers and (odd := set(config) - _CONFIG_KEYS):
+            raise Declined(f"Option {min(odd)!r} of the strategy has no meaning here: the silo's SGD would ignore it.")
+    fields = dict(numbers)
+    round, attempt = fields.pop("round", None), fields.pop("attempt", None)
+    if not isinstance(round, int) or not isinstance(attempt, int):
+        raise Declined(f"Expected round={round!r} and attempt={attempt!r} of the schedule to be integers.")
+    try:
+        schedule = Schedule.from_config(fields)
+    except InvalidValue as error:
+        raise Declined(str(error)) from error
+    return Request(round=round, attempt=attempt, schedule=schedule, weights=from_record(arrays))

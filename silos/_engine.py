@@ -1,0 +1,173 @@
+"""The Opacus engine: one round of DP-SGD on one shard.
+
+The wrapped model and its optimiser are built once and kept across rounds and shards: building them costs more than many
+small steps. Nothing of a shard stays behind: weights are overwritten, momentum is dropped and
+noise comes from the caller's streams. The parameters are views of one flat tensor.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from opacus import GradSampleModule
+from torch import nn
+
+from accounting._errors import InvalidValue
+from accounting._validate import check_count
+from silos._check_model import check_model, quiet_hooks
+from silos._models import Weights, check_same_layout
+from silos._optimizer import StreamOptimizer
+from silos._schedule import Schedule
+from silos._shard import Shard
+from silos._streams import poisson_sample
+from silos._tasks import Task, loss
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class OpacusEngine:
+    """Trains weights on shards by DP-SGD.
+
+    Args:
+        model: the architecture; copied.
+        task: what its outputs mean.
+        input_shape: shape of one record.
+        outputs: number of outputs.
+        dtype: of weights and arithmetic, ``float32`` or ``float64``.
+        device: a torch device, or ``auto`` for CUDA where there is one.
+        max_physical_batch: most records in memory with their gradients at a time; larger samples are split, which
+            changes no result beyond rounding.
+
+    Guarantees, for a shard of any content:
+        1. A record moves the gradient sum of a step by at most the clip norm, in L2.
+        2. Every step adds noise of standard deviation noise_multiplier * clip_norm to every coordinate of the sum,
+           also when its sample is empty.
+        3. The divisor is the schedule's, never the size of the sample.
+        4. The executed steps returned are those that the optimiser took.
+
+    Raises:
+        ModelRefused: for a model without per-record gradients.
+
+    Torch runs on one thread from the first engine on: the same seed gives the same bytes on any number of cores.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        task: Task,
+        input_shape: Sequence[int],
+        outputs: int,
+        dtype: Literal["float32", "float64"] = "float32",
+        device: str = "cpu",
+        max_physical_batch: int = 256,
+    ) -> None:
+        check_count(low=1, max_physical_batch=max_physical_batch)
+        if dtype not in _DTYPES:
+            raise InvalidValue(f"Expected dtype={dtype!r} to be one of {', '.join(_DTYPES)}.")
+        check_model(model, input_shape=input_shape, outputs=outputs)
+        torch.set_num_threads(1)
+        self._template = copy.deepcopy(model)
+        self._loss = loss(task)
+        self._dtype = _DTYPES[dtype]
+        self._device = torch.device(_pick(device))
+        self._chunk = max_physical_batch
+        self._build()
+
+    @property
+    def layout(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of each weight, by name."""
+        return self._layout
+
+    @property
+    def zeroed(self) -> int:
+        """Records zeroed in the last round because their gradient was not finite. It must not leave the silo."""
+        return self._optimizer.zeroed
+
+    def train(
+        self,
+        weights: Mapping[str, NDArray[np.generic]],
+        shard: Shard,
+        schedule: Schedule,
+        sampling: np.random.Generator,
+        noise: np.random.Generator,
+    ) -> tuple[Weights, int]:
+        """One round.
+
+        Args:
+            weights: to start from; left as they are.
+            shard: the silo's records.
+            schedule: the public numbers of the round.
+            sampling: stream of the Poisson samples; each step draws one number a record.
+            noise: stream of the noise; each step draws one number a trainable parameter.
+
+        Returns:
+            The weights after the round, and the number of steps that the optimiser executed.
+
+        Raises:
+            InvalidValue: where the weights' names or shapes are not the model's.
+        """
+        check_same_layout(self._layout, weights)
+        self._flat.copy_(torch.from_numpy(np.concatenate([weights[name].ravel() for name in self._layout])))
+        self._optimizer.start(
+            noise=noise,
+            noise_multiplier=schedule.noise_multiplier,
+            clip_norm=schedule.clip_norm,
+            expected_batch=schedule.expected_batch,
+            learning_rate=schedule.learning_rate,
+            momentum=schedule.momentum,
+        )
+        features, labels = torch.from_numpy(shard.features), torch.from_numpy(shard.labels)
+        try:
+            with quiet_hooks():
+                for _ in range(schedule.steps):
+                    rows = torch.from_numpy(poisson_sample(len(shard), schedule.sampling_rate, sampling))
+                    self._step(features, labels, rows)
+        except BaseException:
+            # Half a step leaves activations in the hooks, which the next shard's gradients would meet.
+            self._build()
+            raise
+        return self._read(), self._optimizer.executed
+
+    def _step(self, features: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> None:
+        if not len(rows):
+            for parameter in self._parameters:
+                parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # pyright: ignore
+            self._finish(last=True)
+            return
+        for start in range(0, len(rows), self._chunk):
+            chunk = rows[start : start + self._chunk]
+            outputs = self._module(features[chunk].to(self._device, self._dtype))
+            self._loss(outputs, labels[chunk].to(self._device)).backward()
+            self._finish(last=start + self._chunk >= len(rows))
+
+    def _finish(self, *, last: bool) -> None:
+        self._optimizer.signal_skip_step(do_skip=not last)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _build(self) -> None:
+        model = copy.deepcopy(self._template).to(self._device, self._dtype).train()
+        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._layout = {name: tuple(p.shape) for name, p in named.items()}
+        self._parameters = list(named.values())
+        self._sizes = [p.numel() for p in self._parameters]
+        self._flat = torch.cat([p.detach().flatten() for p in self._parameters])
+        for parameter, part in zip(self._parameters, self._flat.split(self._sizes), strict=True):
+            parameter.data = part.view_as(parameter)
+        self._module = GradSampleModule(model, loss_reduction="sum")
+        self._optimizer = StreamOptimizer(self._parameters)
+
+    def _read(self) -> Weights:
+        flat = self._flat.cpu().numpy().copy()
+        parts = np.split(flat, np.cumsum(self._sizes)[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(self._layout.items(), parts, strict=True)}
+
+
+def _pick(device: str) -> str:
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"

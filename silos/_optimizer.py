@@ -1,0 +1,106 @@
+"""The DP-SGD optimiser: Opacus' own, with our noise and with a guard against records that are not finite.
+
+Clipping, accumulation over physical batches, the divisor and the step hook are Opacus'. Two things differ:
+
+- Noise is one flat draw from a NumPy stream over all parameters in order, in float64, so that any engine that consumes
+  the same stream adds the same noise, whatever its layers or precision.
+- A record whose gradient holds a nan or an infinity contributes zero. A zero is within the clip norm, so sensitivity is
+  kept, and such a record moves nobody else's contribution.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from opacus.optimizers import DPOptimizer
+from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
+from torch import nn
+
+_NO_NOISE = np.random.Generator(np.random.SFC64(0))
+
+
+class StreamOptimizer(DPOptimizer):
+    """DP-SGD over parameters that carry per-record gradients.
+
+    Args:
+        parameters: trainable parameters, in the order in which noise is drawn for them.
+
+    Attributes:
+        noise: the stream of the current round; set before its first step.
+        executed: noisy steps since `start`, counted by the step hook.
+        zeroed: records zeroed since `start` because a gradient was not finite. It depends on the shard and must not
+            leave the silo.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        inner = torch.optim.SGD(parameters, lr=1.0)
+        super().__init__(inner, noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=1, loss_reduction="mean")
+        self.noise = _NO_NOISE
+        self.executed = 0
+        self.zeroed = 0
+        self.attach_step_hook(_count)
+
+    def start(
+        self,
+        *,
+        noise: np.random.Generator,
+        noise_multiplier: float,
+        clip_norm: float,
+        expected_batch: float,
+        learning_rate: float,
+        momentum: float,
+    ) -> None:
+        """Begin a round: its public numbers, its noise, no momentum, no steps."""
+        self.noise = noise
+        self.noise_multiplier = noise_multiplier
+        self.max_grad_norm = clip_norm
+        self.expected_batch_size = expected_batch  # pyright: ignore[reportAttributeAccessIssue]  # a float divides too
+        for group in self.original_optimizer.param_groups:
+            group["lr"] = learning_rate
+            group["momentum"] = momentum
+        self.original_optimizer.state.clear()
+        self.zero_grad(set_to_none=True)
+        self.executed = 0
+        self.zeroed = 0
+
+    def clip_and_accumulate(self) -> None:
+        """Add the clipped gradients of one physical batch to the sum of the step."""
+        earlier = [p.summed_grad for p in self.params]
+        self._clip()
+        # Not-finite records are rare and a clipped sum shows them (0 * inf is nan), so only then are rows looked at.
+        if not torch.isfinite(torch.cat([p.summed_grad.flatten() for p in self.params]).sum()):
+            self._zero_records()
+            self._clip()
+        for p, before in zip(self.params, earlier, strict=True):
+            if before is not None:
+                p.summed_grad += before
+
+    def add_noise(self) -> None:
+        """Add the step's noise to the sum, for all parameters in one draw."""
+        for p in self.params:
+            _check_processed_flag(p.summed_grad)
+        total = torch.cat([p.summed_grad.flatten() for p in self.params])
+        if self.noise_multiplier > 0:
+            draw = self.noise.standard_normal(total.numel())
+            draw *= self.noise_multiplier * self.max_grad_norm
+            total += torch.from_numpy(draw).to(total)
+        for p, part in zip(self.params, total.split([p.numel() for p in self.params]), strict=True):
+            p.grad = part.view_as(p)
+            _mark_as_processed(p.summed_grad)
+
+    def _clip(self) -> None:
+        for p in self.params:
+            p.summed_grad = None
+        super().clip_and_accumulate()
+
+    def _zero_records(self) -> None:
+        gradients = self.grad_samples
+        finite = torch.stack([torch.isfinite(g).flatten(1).all(dim=1) for g in gradients]).all(dim=0)
+        for p, g in zip(self.params, gradients, strict=True):
+            p.grad_sample = torch.where(finite.view(-1, *[1] * (g.dim() - 1)), g, torch.zeros_like(g))
+        self.zeroed += int((~finite).sum())
+
+
+def _count(optimizer: DPOptimizer) -> None:
+    if isinstance(optimizer, StreamOptimizer):
+        optimizer.executed += 1

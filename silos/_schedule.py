@@ -1,0 +1,83 @@
+"""A schedule: the public numbers that the server asks of one silo in one round."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Self
+
+from flwr.app import ConfigRecord
+
+from accounting._errors import InvalidValue
+from accounting._gaussian import SampledGaussian
+from accounting._validate import check_count, check_in_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What one silo does in one round. Every field is public: none may depend on what a shard holds.
+
+    Args:
+        sampling_rate: probability of each record to be in a step's sample, in (0, 1].
+        steps: DP-SGD steps, an integer >= 1.
+        noise_multiplier: noise standard deviation over `clip_norm`, >= 0; 0 is training without privacy.
+        clip_norm: largest L2 norm of one record's gradient, > 0; infinite only where `noise_multiplier` is 0.
+        expected_batch: divisor of the noisy gradient sum, > 0, as a public number of records. Never the realised batch.
+        learning_rate: of the silo's SGD, > 0.
+        momentum: of the silo's SGD, in [0, 1); its buffer starts empty in each round.
+        weight: weight of the silo's model in the average, > 0; only ratios between silos matter.
+    """
+
+    sampling_rate: float
+    steps: int
+    noise_multiplier: float
+    clip_norm: float
+    expected_batch: float
+    learning_rate: float
+    momentum: float = 0.0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
+        check_count(low=1, steps=self.steps)
+        check_in_range(low=0, high=math.inf, high_open=True, noise_multiplier=self.noise_multiplier)
+        check_in_range(
+            low=0, high=math.inf, low_open=True, high_open=self.noise_multiplier > 0, clip_norm=self.clip_norm
+        )
+        check_in_range(
+            low=0,
+            high=math.inf,
+            low_open=True,
+            high_open=True,
+            expected_batch=self.expected_batch,
+            learning_rate=self.learning_rate,
+            weight=self.weight,
+        )
+        check_in_range(low=0, high=1, high_open=True, momentum=self.momentum)
+
+    def mechanism(self) -> SampledGaussian:
+        """The law of the round's release: the model after `steps` sampled Gaussian steps."""
+        return SampledGaussian(
+            sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier, steps=self.steps
+        )
+
+    def to_config(self) -> ConfigRecord:
+        """The schedule as a Flower record."""
+        return ConfigRecord(asdict(self))
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, object]) -> Self:
+        """The inverse of `to_config`.
+
+        Raises:
+            InvalidValue: for a field that is missing, unknown, of another type or out of range.
+        """
+        known = {field.name: field.type for field in fields(cls)}
+        if odd := set(values) ^ set(known):
+            raise InvalidValue(f"Field {min(odd)!r} of a schedule is missing or unknown; it has {', '.join(known)}.")
+        numbers: dict[str, int | float] = {}
+        for name, value in values.items():
+            allowed = int if known[name] is int else (int, float)
+            if isinstance(value, bool) or not isinstance(value, allowed):
+                raise InvalidValue(f"Expected {name}={value!r} of a schedule to be a number.")
+            numbers[name] = value
+        return cls(**numbers)  # pyright: ignore[reportArgumentType]  # types were checked above, field by field

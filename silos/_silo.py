@@ -1,0 +1,134 @@
+"""A silo: charge the ledger, train, record the release, reply."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting._errors import InvalidValue
+from accounting._ledger import Admit, Ledger
+from silos._errors import Declined
+from silos._models import Weights, check_same_layout
+from silos._records import hash_weights
+from silos._schedule import Schedule
+from silos._shard import Shard
+from silos._streams import Streams
+
+
+ITEM = "update"
+"""The ledger's word for the release of trained weights."""
+
+
+class Engine(Protocol):
+    """What a silo asks of an engine; see `OpacusEngine` for what it must guarantee."""
+
+    @property
+    def layout(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of each weight, by name."""
+        ...
+
+    def train(
+        self,
+        weights: Mapping[str, NDArray[np.generic]],
+        shard: Shard,
+        schedule: Schedule,
+        sampling: np.random.Generator,
+        noise: np.random.Generator,
+    ) -> tuple[Weights, int]:
+        """One round: the new weights, and the number of steps executed."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a server asks of a silo in one round.
+
+    Args:
+        round: from 1.
+        attempt: 0, and one more each time the round is asked again as a new release.
+        schedule: the public numbers of the round.
+        weights: to start from.
+    """
+
+    round: int
+    attempt: int = 0
+    schedule: Schedule
+    weights: Mapping[str, NDArray[np.generic]]
+
+    def fingerprint(self) -> str:
+        """A hash of the whole request: the same one again asks for the same release."""
+        head = f"{self.round} {self.attempt} {self.schedule} "
+        return blake2b(head.encode() + hash_weights(self.weights).encode(), digest_size=32).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Silo:
+    """One silo in one run.
+
+    Args:
+        run: the run's name in the ledger.
+        shard: its records; the silo has the shard's name.
+        engine: trains; may be shared by the silos of one process.
+        ledger: the silo's own, or the one of a simulation.
+        streams: where its samples and its noise come from.
+        admit: asked before each new charge, which it may refuse; `Budget.check` fits.
+    """
+
+    run: str
+    shard: Shard
+    engine: Engine
+    ledger: Ledger
+    streams: Streams
+    admit: Admit | None = None
+
+    @property
+    def name(self) -> str:
+        """The shard's name."""
+        return self.shard.name
+
+    def train(self, request: Request) -> Weights:
+        """One round: the release is charged before anything is computed, and recorded before it is returned.
+
+        Raises:
+            Declined: for weights that are not the model's or not finite; nothing was charged.
+            BudgetExhausted: where the ledger's budget does not allow the release; nothing was computed.
+            LedgerConflict: for a second, different request under the same round and attempt.
+        """
+        self._check(request.weights)
+        charge = self.ledger.charge(
+            silo=self.name,
+            run=self.run,
+            round=request.round,
+            attempt=request.attempt,
+            item=ITEM,
+            mechanism=request.schedule.mechanism(),
+            request=request.fingerprint(),
+            admit=self.admit,
+        )
+        if charge.reason is not None:
+            raise Declined(f"Round {request.round}, attempt {request.attempt} failed earlier. Ask for a new attempt.")
+        try:
+            weights, executed = self.engine.train(
+                request.weights,
+                self.shard,
+                request.schedule,
+                self.streams.generator(self.name, request.round, "sampling", request.attempt),
+                self.streams.generator(self.name, request.round, "noise", request.attempt),
+            )
+        except Exception as error:
+            self.ledger.fail(charge, f"{type(error).__name__}: {error}")
+            raise
+        self.ledger.release(charge, executed=executed, output=hash_weights(weights))
+        return weights
+
+    def _check(self, weights: Mapping[str, NDArray[np.generic]]) -> None:
+        try:
+            check_same_layout(self.engine.layout, weights)
+        except InvalidValue as error:
+            raise Declined(str(error)) from error
+        for name, array in weights.items():
+            if array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise Declined(f"Expected weight {name!r} to hold finite floats.")
