@@ -17,7 +17,6 @@ from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._streams import Streams
 
-
 ITEM = "update"
 """The ledger's word for the release of trained weights."""
 

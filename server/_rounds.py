@@ -1,0 +1,196 @@
+"""The rounds: our own loop around any Flower strategy.
+
+Flower's `Strategy.start` cannot resume, cannot stop early with a result and drops what each silo says. This loop drives the same
+strategy object through `configure_train` and `aggregate_train` and adds what a run needs: each silo's own
+schedule, a fixed order, one ledger commit a round before anything is aggregated, public weights, and what became of
+every silo.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from accounting._errors import InvalidValue, SilodpError
+from accounting._ledger import Ledger
+from accounting._validate import check_count
+from server._flower import quiet_strategy
+from server._strategies import WEIGHT
+from silos import Schedule, Weights, check_reply, from_record, request_content, to_record
+
+Plan = Callable[[int], Mapping[str, Schedule]]
+"""Schedules of a round's silos by name; a silo without one is not asked. It may look at nothing private."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundResult:
+    """What a round came to.
+
+    Args:
+        round: its number, from 1.
+        weights: the model after it.
+        replied: silos whose models were aggregated, in the grid's order.
+        failures: why each other silo that was asked is not among them, by name. When all failed, `weights` are those
+            from before the round.
+    """
+
+    round: int
+    weights: Weights
+    replied: tuple[str, ...]
+    failures: Mapping[str, str]
+
+
+def run_rounds(
+    *,
+    grid: Grid,
+    silos: Mapping[int, str],
+    strategy: Strategy,
+    plan: Plan,
+    weights: Mapping[str, NDArray[np.generic]],
+    rounds: int,
+    first: int = 1,
+    ledger: Ledger | None = None,
+    seed: str = "",
+    timeout: float | None = None,
+) -> Iterator[RoundResult]:
+    """Run rounds `first` to `rounds`, yielding after each.
+
+    A run that stopped after round k goes on with `first` k + 1, the weights after round k and the strategy's restored
+    state (`save_state`, `restore_state`); the result is the same, bit by bit.
+
+    Args:
+        grid: where the silos are.
+        silos: their names by node id; `find_silos` gives it.
+        strategy: any Flower strategy. It sees only replies that hold a finite model of the right shape, each with the silo's
+            public weight as its only metric.
+        plan: each round's schedules.
+        weights: to start from.
+        rounds: number of the last round.
+        first: number of the first.
+        ledger: of all silos, where they share this process and the caller holds it: the rows of a round are made
+            durable in one commit, before anything is aggregated. None where each silo keeps its own.
+        seed: of the strategy's own draws, such as which nodes take part.
+        timeout: seconds to wait for the replies of a round.
+
+    Raises:
+        InvalidValue: for a strategy that needs more silos than there are.
+        SilodpError: when aggregation gives weights that are not finite or not of the model's shapes.
+    """
+    check_count(low=1, first=first)
+    check_count(low=0, rounds=rounds)
+    _check_strategy(strategy, len(silos))
+    current = dict(weights)
+    for round in range(first, rounds + 1):
+        arrays = to_record(current)
+        with quiet_strategy(f"{seed}/{round}"):
+            messages = list(strategy.configure_train(round, arrays, ConfigRecord(), grid))
+        schedules = plan(round)
+        asked = _address(messages, arrays, schedules, silos, round)
+        with _commit(ledger):
+            replies = list(grid.send_and_receive(asked.values(), timeout=timeout)) if asked else []
+        valid, failures = _sort(replies, {silos[node] for node in asked}, current, silos)
+        if valid:
+            _weigh(valid, schedules, silos, getattr(strategy, "weighted_by_key", WEIGHT))
+            with quiet_strategy(f"{seed}/{round}/aggregate"):
+                aggregated, _ = strategy.aggregate_train(round, valid)
+            if aggregated is not None:
+                current = _accept(aggregated, current, round)
+        replied = tuple(silos[reply.metadata.src_node_id] for reply in valid)
+        yield RoundResult(round=round, weights=dict(current), replied=replied, failures=failures)
+
+
+def _check_strategy(strategy: Strategy, silos: int) -> None:
+    # A Flower strategy that wants more nodes than there are waits for them forever.
+    for name in ("min_train_nodes", "min_available_nodes"):
+        wanted = getattr(strategy, name, 0)
+        if wanted > silos:
+            raise InvalidValue(f"Expected {name}={wanted} of the strategy to be at most the number of silos, {silos}.")
+
+
+def _commit(ledger: Ledger | None) -> AbstractContextManager[None]:
+    return nullcontext() if ledger is None else ledger.batch()
+
+
+def _address(
+    messages: Iterable[Message],
+    arrays: ArrayRecord,
+    schedules: Mapping[str, Schedule],
+    silos: Mapping[int, str],
+    round: int,
+) -> dict[int, Message]:
+    """The messages of silos that have a schedule, by node in ascending order, with their schedule inside."""
+    addressed: dict[int, Message] = {}
+    for message in sorted(messages, key=lambda message: message.metadata.dst_node_id):
+        node = message.metadata.dst_node_id
+        schedule = schedules.get(silos.get(node, ""))
+        if schedule is None:
+            continue
+        sent = next(iter(message.content.array_records.values()), arrays)
+        content = request_content(sent, schedule, round=round, attempt=0)
+        for name, record in message.content.config_records.items():
+            content[name] = record
+        message.content = content
+        addressed[node] = message
+    return addressed
+
+
+def _sort(
+    replies: Iterable[Message], asked: set[str], current: Weights, silos: Mapping[int, str]
+) -> tuple[list[Message], dict[str, str]]:
+    """Replies that can be aggregated, in the order of their nodes, and why the other silos have none."""
+    valid: list[Message] = []
+    failures: dict[str, str] = {}
+    heard: set[str] = set()
+    for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
+        name = silos[reply.metadata.src_node_id]
+        heard.add(name)
+        if reply.has_error():
+            failures[name] = reply.error.reason or f"error {reply.error.code}"
+        elif fault := _fault(reply.content, current):
+            failures[name] = f"refused: {fault}"
+        else:
+            valid.append(reply)
+    failures |= {name: "no reply in time" for name in sorted(asked - heard)}
+    return valid, failures
+
+
+def _fault(content: RecordDict, current: Weights) -> str | None:
+    try:
+        check_reply(content, {"arrays"})
+    except SilodpError as error:
+        return str(error)
+    record = content.get("arrays")
+    if not isinstance(record, ArrayRecord):
+        return "the reply holds no 'arrays'"
+    return _difference(from_record(record), current)
+
+
+def _difference(found: Weights, current: Weights) -> str | None:
+    """What keeps arrays from being weights of the same model, if anything."""
+    if odd := sorted(set(found) ^ set(current)):
+        return f"weight {odd[0]!r} is missing or unknown"
+    for name, array in found.items():
+        if array.shape != current[name].shape or array.dtype.kind != "f":
+            return f"weight {name!r} is {array.dtype} of shape {array.shape}"
+        if not np.isfinite(array).all():
+            return f"weight {name!r} is not finite"
+    return None
+
+
+def _weigh(replies: Iterable[Message], schedules: Mapping[str, Schedule], silos: Mapping[int, str], key: str) -> None:
+    for reply in replies:
+        weight = schedules[silos[reply.metadata.src_node_id]].weight
+        reply.content["metrics"] = MetricRecord({key: weight})
+
+
+def _accept(aggregated: ArrayRecord, current: Weights, round: int) -> Weights:
+    """The aggregated weights in the model's own precision: some strategies return float64 whatever they were given."""
+    arrays = from_record(aggregated)
+    if fault := _difference(arrays, current):
+        raise SilodpError(f"Aggregation in round {round} failed: {fault}. Lower the server's learning rate.")
+    return {name: arrays[name].astype(before.dtype, copy=False) for name, before in current.items()}

@@ -1,0 +1,48 @@
+"""Strategies by name: what the server does with the silos' models.
+
+All of them work on released models and public weights alone, so that none costs any privacy.
+"""
+
+from collections.abc import Callable, Mapping
+
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
+
+from accounting._errors import InvalidValue
+
+WEIGHT = "weight"
+"""The metric under which a silo's public weight reaches a strategy."""
+
+_ALWAYS: Mapping[str, object] = {
+    "weighted_by_key": WEIGHT,
+    "min_train_nodes": 1,
+    "min_evaluate_nodes": 1,
+    "min_available_nodes": 1,
+}
+
+_KINDS: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, float]]] = {
+    "fedavg": (FedAvg, {}),
+    "fedavgm": (FedAvgM, {"server_learning_rate": 1.0, "server_momentum": 0.9}),
+    "fedadam": (FedAdam, {"eta": 0.1, "beta_1": 0.9, "beta_2": 0.99, "tau": 1e-3}),
+}
+
+STRATEGIES: Mapping[str, Mapping[str, float]] = {name: options for name, (_, options) in _KINDS.items()}
+"""Options of each strategy, with their defaults."""
+
+
+def build_strategy(name: str, options: Mapping[str, float] | None = None) -> Strategy:
+    """A fresh strategy.
+
+    Args:
+        name: ``fedavg`` (weighted average), ``fedavgm`` (with server momentum; Hsu et al. 2019) or ``fedadam`` (Reddi
+            et al. 2021).
+        options: as in `STRATEGIES`; those not given have their defaults.
+
+    Raises:
+        InvalidValue: for a name or an option that is not known.
+    """
+    if name not in _KINDS:
+        raise InvalidValue(f"Unknown strategy {name!r}; known: {', '.join(_KINDS)}.")
+    kind, defaults = _KINDS[name]
+    if unknown := set(options or {}) - set(defaults):
+        raise InvalidValue(f"Unknown option {min(unknown)!r} of {name}; known: {', '.join(defaults) or 'none'}.")
+    return kind(**_ALWAYS, **(dict(defaults) | dict(options or {})))
