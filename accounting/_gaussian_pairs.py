@@ -1,0 +1,300 @@
+"""Dominating pairs made of Gaussians of one width: mixtures whose privacy loss grows with the output.
+
+Widths and means are relative to the sensitivity. The three families differ in their mixtures only:
+
+| release, relation | P | Q |
+|---|---|---|
+| sampled Gaussian, add-or-remove or zero-out | (1-q) N(0) + q N(1) | N(0) |
+| sampled Gaussian, replace-one | (1-q) N(0) + q N(1) | (1-q) N(0) + q N(-1) |
+| any further mixture, such as a Binomial number of records | sum_i p_i N(m_i) | sum_i q_i N(m_i) |
+
+The first two invert their loss in closed form; the last does so by Newton's method.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import logsumexp, ndtr, ndtri
+
+from accounting._errors import InvalidValue
+from accounting._pairs import Array, LossMasses, Pair, log_excess
+from accounting._validate import check_in_range
+
+_LEAST_SUITABLE_SIGMA = 0.05
+_REACH = 9.5
+"""Standard deviations beyond which a Gaussian's mass, 1e-21, is left out of an integral."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShiftedGaussians(Pair):
+    """P and Q are mixtures over the same means of N(mean, sigma^2); the loss grows with the output x.
+
+    Args:
+        sigma: standard deviation, in (0, inf).
+        swapped: whether the pair stands for (Q, P).
+    """
+
+    sigma: float
+    swapped: bool = False
+
+    def __post_init__(self) -> None:
+        check_in_range(low=0, high=math.inf, low_open=True, high_open=True, sigma=self.sigma)
+
+    @property
+    @abstractmethod
+    def _mixtures(self) -> tuple[Array, Array, Array]:
+        """Means, increasing, and the weights of P and of Q, before swapping."""
+
+    @abstractmethod
+    def _loss(self, x: Array) -> Array:
+        """ln(dP/dQ) at x, before swapping."""
+
+    @abstractmethod
+    def _inverse(self, losses: Array) -> Array:
+        """The x of each loss, before swapping; -inf below the infimum of the loss and inf above its supremum."""
+
+    @property
+    def suits_pld(self) -> bool:
+        return self.sigma >= _LEAST_SUITABLE_SIGMA
+
+    @property
+    def greatest_loss(self) -> float:
+        _, p, q = self._mixtures
+        # Far out only the outermost mean counts: on the left where swapped, on the right where not.
+        upper, lower = (q[0], p[0]) if self.swapped else (p[-1], q[-1])
+        return math.log(upper) - math.log(lower) if lower > 0 else math.inf
+
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        means, p, q = self._mixtures
+        used = means[(q if self.swapped else p) > 0]
+        reach = self.sigma * -float(ndtri(max(tail, 1e-300)))
+        low, high = self._loss(np.array([used[0] - reach, used[-1] + reach]))
+        return (-float(high), -float(low)) if self.swapped else (float(low), float(high))
+
+    def masses(self, edges: Array) -> LossMasses:
+        x = self._inverse(-edges[::-1] if self.swapped else edges)
+        means, p, q = self._mixtures
+        parts = [_bin_masses((x - mean) / self.sigma) for mean in means]
+        p_masses = sum((w * part for w, part in zip(p, parts, strict=True) if w > 0), np.zeros(edges.size + 1))
+        q_masses = sum((w * part for w, part in zip(q, parts, strict=True) if w > 0), np.zeros(edges.size + 1))
+        if self.swapped:
+            return LossMasses(p=q_masses[::-1], q=p_masses[::-1])
+        return LossMasses(p=p_masses, q=q_masses)
+
+    def cumulants(self, tilts: Array) -> Array:
+        return np.array([self._cumulant(float(tilt)) for tilt in tilts])
+
+    def _cumulant(self, tilt: float) -> float:
+        """Trapezoid rule for E_Q[excess]: exponentially accurate, since the integrand is analytic in a strip.
+
+        The strip ends at the zeros of the mixtures, at imaginary part pi sigma^2 / (spread of the means) or more
+        (Trefethen, Weideman 2014, Theorem 5.1).
+        """
+        means, p, q = self._mixtures
+        if self.swapped:
+            p, q = q, p
+        spread = float(means[-1] - means[0])
+        step = min(0.6 * self.sigma, 0.4 * self.sigma**2 / spread)
+        x = step * self._lattice(tilt, step, means, p, q)
+        losses = self._loss(x)
+        scaled = (x[:, None] - means[q > 0]) / self.sigma
+        log_q = logsumexp(-0.5 * scaled**2, b=q[q > 0], axis=1) - math.log(self.sigma * math.sqrt(2 * math.pi))
+        excess = log_excess(np.array(tilt), -losses if self.swapped else losses)
+        return float(np.logaddexp(0.0, logsumexp(excess + log_q) + math.log(step)))
+
+    def _lattice(self, tilt: float, step: float, means: Array, p: Array, q: Array) -> Array:
+        """Whole multiples of `step` at which the integrand of order tilt + 1 may have mass.
+
+        P^a Q^(1-a) is locally a Gaussian about a m_i + (1-a) m_j, or peaks where two components of Q cross. Where
+        one stretch over all of these is long, windows about each do instead.
+        """
+        reach = _REACH * self.sigma
+        tilted = (tilt + 1) * means[p > 0][:, None] - tilt * means[q > 0]
+        centres = np.concatenate([tilted.ravel(), means, 2 * means[p > 0] - means[q > 0].mean()])
+        low, high = centres.min() - reach, centres.max() + reach
+        if (high - low) / step < 8192:
+            return np.arange(math.floor(low / step), math.ceil(high / step) + 1)
+        spots = np.concatenate([centres, _crossings(means, p, self.sigma), _crossings(means, q, self.sigma)])
+        half = math.ceil(reach / step)
+        return np.unique((np.rint(spots / step)[:, None] + np.arange(-half, half + 1)).ravel())
+
+
+def _bin_masses(x: Array) -> Array:
+    """Standard Gaussian mass below, between and above increasing points, each to full relative precision."""
+    padded = np.concatenate([[-np.inf], x, [np.inf]])
+    tails = ndtr(-np.abs(padded))
+    right, straddling = padded[:-1] >= 0, (padded[:-1] < 0) & (padded[1:] >= 0)
+    between = np.where(right, tails[:-1] - tails[1:], tails[1:] - tails[:-1])
+    return np.maximum(np.where(straddling, 1.0 - tails[:-1] - tails[1:], between), 0.0)
+
+
+def _crossings(means: Array, weights: Array, sigma: float) -> Array:
+    """Where neighbouring components of a mixture are equal."""
+    used = weights > 0
+    m, w = means[used], np.log(weights[used])
+    return (m[1:] + m[:-1]) / 2 + sigma**2 * (w[:-1] - w[1:]) / (m[1:] - m[:-1])
+
+
+def _log_expm1(x: Array) -> Array:
+    """ln(e^x - 1) for x >= 0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.where(x > 1, x + np.log1p(-np.exp(-np.maximum(x, 1))), np.log(np.expm1(np.minimum(x, 1))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledPair(_ShiftedGaussians):
+    """(1-q) N(0, sigma^2) + q N(1, sigma^2) against N(0, sigma^2): one Poisson-sampled Gaussian step.
+
+    Dominates removal; its reverse dominates addition (Zhu, Dong, Wang 2022, Theorem 11; Mironov, Talwar, Zhang 2019).
+
+    Args:
+        sampling_rate: q in (0, 1]; 1 is the plain Gaussian.
+    """
+
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
+
+    @cached_property
+    def _mixtures(self) -> tuple[Array, Array, Array]:
+        q = self.sampling_rate
+        return np.array([0.0, 1.0]), np.array([1 - q, q]), np.array([1.0, 0.0])
+
+    def _loss(self, x: Array) -> Array:
+        q, z = self.sampling_rate, (x - 0.5) / self.sigma**2
+        if q == 1:
+            return z
+        small = np.log1p(q * np.expm1(np.minimum(z, 1)))
+        return np.where(z <= 1, small, np.logaddexp(math.log1p(-q), math.log(q) + z))
+
+    def _inverse(self, losses: Array) -> Array:
+        q = self.sampling_rate
+        if q == 1:
+            return self.sigma**2 * losses + 0.5
+        with np.errstate(divide="ignore", invalid="ignore"):
+            small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 1)) / q, -1))
+            large = losses + np.log1p(-(1 - q) * np.exp(-np.maximum(losses, 1))) - math.log(q)
+        return self.sigma**2 * np.where(losses <= 1, small, large) + 0.5
+
+    def cumulants(self, tilts: Array) -> Array:
+        if self.sampling_rate == 1:
+            return tilts * (tilts + 1) / (2 * self.sigma**2)
+        return super().cumulants(tilts)
+
+    def reversed(self) -> "SampledPair":
+        return self if self.sampling_rate == 1 else replace(self, swapped=not self.swapped)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledReplacePair(_ShiftedGaussians):
+    """(1-q) N(0, sigma^2) + q N(1, sigma^2) against (1-q) N(0, sigma^2) + q N(-1, sigma^2).
+
+    One Poisson-sampled step under replace-one: the unit's gradient turns from one end of the clipping ball to the
+    other (Lebeda, Regehr, Kamath, Steinke 2024). Its own mirror image, hence its own reverse.
+
+    Args:
+        sampling_rate: q in (0, 1]; 1 is the plain Gaussian of sensitivity 2.
+    """
+
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
+
+    @cached_property
+    def _mixtures(self) -> tuple[Array, Array, Array]:
+        q = self.sampling_rate
+        return np.array([-1.0, 0.0, 1.0]), np.array([0.0, 1 - q, q]), np.array([q, 1 - q, 0.0])
+
+    def _loss(self, x: Array) -> Array:
+        up = SampledPair(sigma=self.sigma, sampling_rate=self.sampling_rate)
+        return up._loss(x) - up._loss(-x)
+
+    def _inverse(self, losses: Array) -> Array:
+        # With e^w = e^(loss/2 + x/sigma^2) the loss equation becomes sinh(w) = sinh(loss/2) (1-q)/q e^(1/2 sigma^2).
+        q, half = self.sampling_rate, np.abs(losses) / 2
+        if q == 1:
+            return self.sigma**2 * losses / 2
+        log_sinh = half + _log_expm1(2 * half) - 2 * half - math.log(2)
+        log_ratio = log_sinh + math.log1p(-q) - math.log(q) + 0.5 / self.sigma**2
+        w = np.where(log_ratio > 20, log_ratio + math.log(2), np.arcsinh(np.exp(np.minimum(log_ratio, 20))))
+        return np.sign(losses) * self.sigma**2 * (half + w)
+
+    def cumulants(self, tilts: Array) -> Array:
+        if self.sampling_rate == 1:
+            return 2 * tilts * (tilts + 1) / self.sigma**2
+        return super().cumulants(tilts)
+
+    def reversed(self) -> "SampledReplacePair":
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixturePair(_ShiftedGaussians):
+    """sum_i p_i N(m_i, sigma^2) against sum_i q_i N(m_i, sigma^2), with p_i / q_i increasing.
+
+    Args:
+        means: at least two, increasing.
+        p, q: weights, each summing to 1.
+    """
+
+    means: tuple[float, ...]
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not len(self.means) == len(self.p) == len(self.q) >= 2:
+            raise InvalidValue("Expected means, p and q of one length, at least 2.")
+        if any(b <= a for a, b in pairwise(self.means)) or min(self.p + self.q) < 0:
+            raise InvalidValue("Expected increasing means and no negative weight.")
+        if max(abs(math.fsum(self.p) - 1), abs(math.fsum(self.q) - 1)) > 1e-9:
+            raise InvalidValue("Expected weights p and q that each sum to 1.")
+        ratios = [(a, b) for a, b in zip(self.p, self.q, strict=True) if a > 0 or b > 0]
+        if any(a * d > c * b * (1 + 1e-12) for (a, b), (c, d) in pairwise(ratios)):
+            raise InvalidValue("Expected p / q to increase with the mean.")
+
+    @cached_property
+    def _mixtures(self) -> tuple[Array, Array, Array]:
+        return np.array(self.means), np.array(self.p), np.array(self.q)
+
+    def _exponents(self, x: Array) -> Array:
+        means = np.array(self.means)
+        return (x[:, None] * means - means**2 / 2) / self.sigma**2
+
+    def _loss(self, x: Array) -> Array:
+        exponents = self._exponents(x)
+        return logsumexp(exponents, b=np.array(self.p), axis=1) - logsumexp(exponents, b=np.array(self.q), axis=1)
+
+    def _slope(self, x: Array) -> Array:
+        """Derivative of the loss: the gap between the two posterior means of the component."""
+        exponents = self._exponents(x)
+        means, answer = np.array(self.means), np.zeros_like(x)
+        for weights, sign in ((np.array(self.p), 1.0), (np.array(self.q), -1.0)):
+            posterior = weights * np.exp(exponents - logsumexp(exponents, b=weights, axis=1)[:, None])
+            answer += sign * (posterior @ means)
+        return answer / self.sigma**2
+
+    def _inverse(self, losses: Array) -> Array:
+        reach = 38 * self.sigma
+        grid = np.linspace(self.means[0] - reach, self.means[-1] + reach, 4001)
+        table = np.maximum.accumulate(self._loss(grid))
+        inside = (losses > table[0]) & (losses < table[-1])
+        place = np.clip(np.searchsorted(table, losses), 1, grid.size - 1)
+        low, high = grid[place - 1], grid[place]
+        x = np.interp(losses, table, grid)
+        for _ in range(4):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                moved = x - (self._loss(x) - losses) / self._slope(x)
+            x = np.where(np.isfinite(moved), np.clip(moved, low, high), x)
+        return np.where(inside, x, np.where(losses <= table[0], -np.inf, np.inf))
+
+    def reversed(self) -> "MixturePair":
+        return replace(self, swapped=not self.swapped)
