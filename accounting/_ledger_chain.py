@@ -1,0 +1,202 @@
+"""The chain that one silo's rows form, and what the rows amount to.
+
+A `Chain` replays rows in order and refuses any that does not follow from those before. Writing goes through the
+same rules, so that whatever can be written can be read back, and nothing else can.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from accounting._errors import LedgerConflict, LedgerCorrupt
+from accounting._ledger_rows import GENESIS, Event, Row, decode_mechanism
+from accounting._mechanism import Mechanism
+
+
+class Key(NamedTuple):
+    """What identifies a release within its silo."""
+
+    run: str
+    round: int
+    attempt: int
+    item: str
+
+    def __str__(self) -> str:
+        return f"{self.item!r} of run {self.run!r}, round {self.round}, attempt {self.attempt}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Charge:
+    """One release as the ledger knows it: a snapshot, not a handle that changes.
+
+    Args:
+        silo: the silo that pays.
+        key: run, round, attempt and item.
+        mechanism: the law it was charged for, at its full steps.
+        request: hash of the request.
+        state: ``charged``, ``released`` or ``failed``.
+        executed: steps executed, once released.
+        output: hash of the released bytes, once released.
+        reason: why it failed, once failed.
+    """
+
+    silo: str
+    key: Key
+    mechanism: Mechanism
+    request: str
+    state: Event = Event.CHARGED
+    executed: int | None = None
+    output: str | None = None
+    reason: str | None = None
+
+    def priced(self) -> Mechanism:
+        """What it costs: the executed steps if it was released, else all of them."""
+        if self.executed is None or self.executed == self.mechanism.steps:
+            return self.mechanism
+        return self.mechanism.repeated(self.executed)
+
+
+@dataclass(kw_only=True)
+class Declaration:
+    """A run's promise of at most `rounds` releases of one item by one mechanism, and how many were charged."""
+
+    item: str
+    mechanism: Mechanism
+    rounds: int
+    used: int = 0
+
+    def same_law(self, mechanism: Mechanism) -> bool:
+        """Whether the two differ in their steps at most."""
+        return mechanism == self.mechanism or mechanism.repeated(self.mechanism.steps) == self.mechanism
+
+    def covers(self, charge: Charge) -> bool:
+        """Whether the charge is for this item and law, and within the steps of one round."""
+        within = self.item == charge.key.item and charge.mechanism.steps <= self.mechanism.steps
+        return within and self.same_law(charge.mechanism)
+
+    def whole(self) -> Mechanism:
+        """All that it promised."""
+        return self.mechanism.repeated(self.mechanism.steps * self.rounds)
+
+
+@dataclass(kw_only=True)
+class Chain:
+    """One silo's rows, replayed.
+
+    Args:
+        silo: whose rows.
+        length: how many rows so far.
+        head: hash of the last of them.
+        facts: the fixed facts by name.
+        declared: what each run declared.
+        charges: the releases by key, in the order in which they were charged.
+    """
+
+    silo: str
+    length: int = 0
+    head: str = GENESIS
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+    declared: dict[str, list[Declaration]] = field(default_factory=dict[str, list[Declaration]])
+    charges: dict[Key, Charge] = field(default_factory=dict[Key, Charge])
+
+    def runs(self) -> set[str]:
+        """The runs that declared or charged anything."""
+        return {key.run for key in self.charges} | set(self.declared)
+
+    def next_row(self, event: Event, item: str) -> Row:
+        """The start of the row that would follow; fill in its fields and hand it to `extend`."""
+        return Row(self.silo, self.length + 1, event.value, item, self.head)
+
+    def extend(self, unsealed: Row) -> Row:
+        """Seal a row made by `next_row` and take it.
+
+        Raises:
+            LedgerConflict: when the rows so far forbid it; the chain is then as before.
+        """
+        row = unsealed._replace(hash=unsealed.digest())
+        self._apply(row)
+        return row
+
+    def accept(self, row: Row) -> None:
+        """Take a stored row as the next one.
+
+        Raises:
+            LedgerCorrupt: when it was altered, does not follow, or says what cannot be.
+        """
+        place = f"Row {row.sequence} of silo {self.silo!r}"
+        if not row.well_formed():
+            raise LedgerCorrupt(f"{place} is no event of a ledger; it was altered.")
+        if row.sequence != self.length + 1:
+            raise LedgerCorrupt(f"{place} stands where row {self.length + 1} should; a row is missing or moved.")
+        if row.previous != self.head:
+            raise LedgerCorrupt(f"{place} does not follow the row before it; one of them was altered or moved.")
+        if row.hash != row.digest():
+            raise LedgerCorrupt(f"{place} does not match its own hash; it was altered.")
+        try:
+            self._apply(row)
+        except LedgerConflict as error:
+            raise LedgerCorrupt(f"{place} says what no ledger would write: {error}") from error
+
+    def _apply(self, row: Row) -> None:
+        match row.event:
+            case Event.FIXED:
+                self._fix(row)
+            case Event.DECLARED:
+                self._declare(row)
+            case Event.CHARGED:
+                self._charge(row)
+            case _:
+                self._end(row)
+        self.length, self.head = row.sequence, row.hash
+
+    def _fix(self, row: Row) -> None:
+        if row.item in self.facts:
+            raise LedgerConflict(f"Silo {self.silo!r} fixed its {row.item!r} already, for the ledger's lifetime.")
+        self.facts[row.item] = row.note
+
+    def _declare(self, row: Row) -> None:
+        run, mechanism = row.run, decode_mechanism(row.mechanism)
+        if run not in self.declared and any(key.run == run for key in self.charges):
+            raise LedgerConflict(
+                f"Run {run!r} has charged silo {self.silo!r} already; declare before the first charge."
+            )
+        declarations = self.declared.get(run, [])
+        if any(each.item == row.item and each.same_law(mechanism) for each in declarations):
+            raise LedgerConflict(f"Run {run!r} declared {row.item!r} by this mechanism to silo {self.silo!r} already.")
+        self.declared[run] = [*declarations, Declaration(item=row.item, mechanism=mechanism, rounds=row.rounds)]
+
+    def _charge(self, row: Row) -> None:
+        key = Key(row.run, row.round, row.attempt, row.item)
+        if key in self.charges:
+            raise LedgerConflict(f"Silo {self.silo!r} was charged for {key} already, by another request.")
+        charge = Charge(silo=self.silo, key=key, mechanism=decode_mechanism(row.mechanism), request=row.request)
+        if row.run in self.declared:
+            self._use_declaration(charge)
+        self.charges[key] = charge
+
+    def _use_declaration(self, charge: Charge) -> None:
+        declaration = next((each for each in self.declared[charge.key.run] if each.covers(charge)), None)
+        if declaration is None:
+            raise LedgerConflict(
+                f"Silo {self.silo!r}: {charge.key} is not what its run declared: {charge.mechanism!r}."
+            )
+        if declaration.used == declaration.rounds:
+            raise LedgerConflict(
+                f"Silo {self.silo!r}: {charge.key} exceeds the {declaration.rounds} that its run declared."
+            )
+        declaration.used += 1
+
+    def _end(self, row: Row) -> None:
+        key = Key(row.run, row.round, row.attempt, row.item)
+        charge = self.charges.get(key)
+        if charge is None:
+            raise LedgerConflict(f"Silo {self.silo!r} was never charged for {key}.")
+        if charge.state is not Event.CHARGED:
+            raise LedgerConflict(f"Silo {self.silo!r}: {key} is {charge.state} already, otherwise than asked now.")
+        if row.event == Event.FAILED:
+            self.charges[key] = replace(charge, state=Event.FAILED, reason=row.note)
+            return
+        if row.executed > charge.mechanism.steps:
+            raise LedgerConflict(
+                f"Silo {self.silo!r}: {key} executed {row.executed} steps and was charged for {charge.mechanism.steps}."
+            )
+        self.charges[key] = replace(charge, state=Event.RELEASED, executed=row.executed, output=row.output)
