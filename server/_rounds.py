@@ -1,7 +1,7 @@
 """The rounds: our own loop around any Flower strategy.
 
-Flower's `Strategy.start` cannot resume, cannot stop early with a result and drops what each silo says. This loop drives the same
-strategy object through `configure_train` and `aggregate_train` and adds what a run needs: each silo's own
+Flower's `Strategy.start` cannot resume, cannot stop early with a result and drops what each silo says. This loop drives
+the same strategy object through `configure_train` and `aggregate_train` and adds what a run needs: each silo's own
 schedule, a fixed order, one ledger commit a round before anything is aggregated, public weights, and what became of
 every silo.
 """
@@ -66,8 +66,8 @@ def run_rounds(
     Args:
         grid: where the silos are.
         silos: their names by node id; `find_silos` gives it.
-        strategy: any Flower strategy. It sees only replies that hold a finite model of the right shape, each with the silo's
-            public weight as its only metric.
+        strategy: any Flower strategy that sends one model. It sees only replies that hold a finite model of the right
+            shape, each with the silo's public weight as its only metric.
         plan: each round's schedules.
         weights: to start from.
         rounds: number of the last round.
@@ -78,7 +78,7 @@ def run_rounds(
         timeout: seconds to wait for the replies of a round.
 
     Raises:
-        InvalidValue: for a strategy that needs more silos than there are.
+        InvalidValue: for a strategy that needs more silos than there are, or does not send one model.
         SilodpError: when aggregation gives weights that are not finite or not of the model's shapes.
     """
     check_count(low=1, first=first)
@@ -86,14 +86,13 @@ def run_rounds(
     _check_strategy(strategy, len(silos))
     current = dict(weights)
     for round in range(first, rounds + 1):
-        arrays = to_record(current)
         with quiet_strategy(f"{seed}/{round}"):
-            messages = list(strategy.configure_train(round, arrays, ConfigRecord(), grid))
+            messages = list(strategy.configure_train(round, to_record(current), ConfigRecord(), grid))
         schedules = plan(round)
-        asked = _address(messages, arrays, schedules, silos, round)
+        asked = _address(messages, schedules, silos, round)
         with _commit(ledger):
             replies = list(grid.send_and_receive(asked.values(), timeout=timeout)) if asked else []
-        valid, failures = _sort(replies, {silos[node] for node in asked}, current, silos)
+        valid, failures = _sort(replies, asked, current, silos)
         if valid:
             _weigh(valid, schedules, silos, getattr(strategy, "weighted_by_key", WEIGHT))
             with quiet_strategy(f"{seed}/{round}/aggregate"):
@@ -118,7 +117,6 @@ def _commit(ledger: Ledger | None) -> AbstractContextManager[None]:
 
 def _address(
     messages: Iterable[Message],
-    arrays: ArrayRecord,
     schedules: Mapping[str, Schedule],
     silos: Mapping[int, str],
     round: int,
@@ -130,8 +128,10 @@ def _address(
         schedule = schedules.get(silos.get(node, ""))
         if schedule is None:
             continue
-        sent = next(iter(message.content.array_records.values()), arrays)
-        content = request_content(sent, schedule, round=round, attempt=0)
+        sent = list(message.content.array_records.values())
+        if len(sent) != 1:
+            raise InvalidValue(f"Expected the strategy to send 1 ArrayRecord to a silo, found {len(sent)}.")
+        content = request_content(sent[0], schedule, round=round, attempt=0)
         for name, record in message.content.config_records.items():
             content[name] = record
         message.content = content
@@ -140,22 +140,24 @@ def _address(
 
 
 def _sort(
-    replies: Iterable[Message], asked: set[str], current: Weights, silos: Mapping[int, str]
+    replies: Iterable[Message], nodes: Iterable[int], current: Weights, silos: Mapping[int, str]
 ) -> tuple[list[Message], dict[str, str]]:
-    """Replies that can be aggregated, in the order of their nodes, and why the other silos have none."""
+    """Replies that can be aggregated, in the order of their nodes, and why the others of them have none."""
+    answers: dict[int, Message] = {}
+    for reply in replies:
+        answers.setdefault(reply.metadata.src_node_id, reply)
     valid: list[Message] = []
     failures: dict[str, str] = {}
-    heard: set[str] = set()
-    for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
-        name = silos[reply.metadata.src_node_id]
-        heard.add(name)
-        if reply.has_error():
-            failures[name] = reply.error.reason or f"error {reply.error.code}"
+    for node in nodes:
+        reply = answers.get(node)
+        if reply is None:
+            failures[silos[node]] = "no reply in time"
+        elif reply.has_error():
+            failures[silos[node]] = reply.error.reason or f"error {reply.error.code}"
         elif fault := _fault(reply.content, current):
-            failures[name] = f"refused: {fault}"
+            failures[silos[node]] = f"refused: {fault}"
         else:
             valid.append(reply)
-    failures |= {name: "no reply in time" for name in sorted(asked - heard)}
     return valid, failures
 
 
