@@ -2,7 +2,8 @@
 
 ```
 SilodpError
-└── ScenarioError   a scenario that cannot be run as written; nothing was written or computed
+├── ScenarioError   a scenario that cannot be run as written; nothing was written or computed
+└── RunError        a run's folder that cannot be used or resumed
 ```
 """
 
@@ -14,3 +15,7 @@ class ScenarioError(SilodpError):
 
     The message names the file, the line, the key, the value and what is allowed, and fits one screen.
     """
+
+
+class RunError(SilodpError):
+    """A run that cannot start or go on in its folder; the message names the file and what to do."""

@@ -163,6 +163,12 @@ class Scenario(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _partition_fits_task(self) -> Self:
+        if self.data.task == "regression" and self.silos.partition in ("dirichlet", "by-class"):
+            raise refuse("silos.partition", "deals by class, and a regression has none; allowed: iid, quantity")
+        return self
+
     def to_toml(self) -> str:
         """The resolved scenario, defaults included; `load` reads it back as an equal scenario."""
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))

@@ -95,6 +95,9 @@ class Data(Section):
     features: dict[str, Feature] = Field(
         default_factory=dict, description="inputs by column; image sources bring their own"
     )
+    missing_values: tuple[str, ...] = Field(
+        default=("", "NA", "nan"), strict=False, description="csv: the words that mean a missing value"
+    )
     individual: Column | None = Field(
         default=None, description="column with the individual's id; without it every record is its own individual"
     )

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from silos._errors import DataUnreadable
 
-
 Columns = Mapping[str, NDArray[np.generic]]
 """Column name to values; the first axis of each is the records."""
 
