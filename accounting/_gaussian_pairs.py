@@ -14,19 +14,19 @@ The first two invert their loss in closed form; the last does so by Newton's met
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
 
 from accounting._errors import InvalidValue
-from accounting._pairs import Array, LossMasses, Pair, log_excess
+from accounting._pairs import Array, LossMasses, Pair, log_excess, log_sum
+from accounting._special import normal_cdf, normal_quantile
 from accounting._validate import check_in_range
 
 _LEAST_SUITABLE_SIGMA = 0.05
 _REACH = 9.5
 """Standard deviations beyond which a Gaussian's mass, 1e-21, is left out of an integral."""
+_LONGEST_STRETCH = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,6 @@ class _ShiftedGaussians(Pair):
     def __post_init__(self) -> None:
         check_in_range(low=0, high=math.inf, low_open=True, high_open=True, sigma=self.sigma)
 
-    @property
     @abstractmethod
     def _mixtures(self) -> tuple[Array, Array, Array]:
         """Means, increasing, and the weights of P and of Q, before swapping."""
@@ -63,21 +62,21 @@ class _ShiftedGaussians(Pair):
 
     @property
     def greatest_loss(self) -> float:
-        _, p, q = self._mixtures
+        _, p, q = self._mixtures()
         # Far out only the outermost mean counts: on the left where swapped, on the right where not.
         upper, lower = (q[0], p[0]) if self.swapped else (p[-1], q[-1])
         return math.log(upper) - math.log(lower) if lower > 0 else math.inf
 
     def loss_range(self, tail: float) -> tuple[float, float]:
-        means, p, q = self._mixtures
+        means, p, q = self._mixtures()
         used = means[(q if self.swapped else p) > 0]
-        reach = self.sigma * -float(ndtri(max(tail, 1e-300)))
+        reach = self.sigma * -normal_quantile(max(tail, 1e-300))
         low, high = self._loss(np.array([used[0] - reach, used[-1] + reach]))
         return (-float(high), -float(low)) if self.swapped else (float(low), float(high))
 
     def masses(self, edges: Array) -> LossMasses:
         x = self._inverse(-edges[::-1] if self.swapped else edges)
-        means, p, q = self._mixtures
+        means, p, q = self._mixtures()
         parts = [_bin_masses((x - mean) / self.sigma) for mean in means]
         p_masses = sum((w * part for w, part in zip(p, parts, strict=True) if w > 0), np.zeros(edges.size + 1))
         q_masses = sum((w * part for w, part in zip(q, parts, strict=True) if w > 0), np.zeros(edges.size + 1))
@@ -86,47 +85,60 @@ class _ShiftedGaussians(Pair):
         return LossMasses(p=p_masses, q=q_masses)
 
     def cumulants(self, tilts: Array) -> Array:
-        return np.array([self._cumulant(float(tilt)) for tilt in tilts])
+        answer = np.empty_like(tilts)
+        groups = np.maximum(np.ceil(np.log2(np.maximum(tilts, 1e-300))), 3)
+        for group in np.unique(groups):
+            members = groups == group
+            answer[members] = self._cumulants(tilts[members])
+        return answer
 
-    def _cumulant(self, tilt: float) -> float:
+    def _cumulants(self, tilts: Array) -> Array:
         """Trapezoid rule for E_Q[excess]: exponentially accurate, since the integrand is analytic in a strip.
 
         The strip ends at the zeros of the mixtures, at imaginary part pi sigma^2 / (spread of the means) or more
         (Trefethen, Weideman 2014, Theorem 5.1).
         """
-        means, p, q = self._mixtures
+        means, p, q = self._mixtures()
         if self.swapped:
             p, q = q, p
         spread = float(means[-1] - means[0])
         step = min(0.6 * self.sigma, 0.4 * self.sigma**2 / spread)
-        x = step * self._lattice(tilt, step, means, p, q)
-        losses = self._loss(x)
+        lattice = self._stretch(tilts, step, means, p, q)
+        if lattice is None and tilts.size > 1:
+            return np.concatenate([self._cumulants(tilt[None]) for tilt in tilts])
+        x = step * (self._windows(float(tilts[0]), step, means, p, q) if lattice is None else lattice)
+        losses = -self._loss(x) if self.swapped else self._loss(x)
         scaled = (x[:, None] - means[q > 0]) / self.sigma
-        log_q = logsumexp(-0.5 * scaled**2, b=q[q > 0], axis=1) - math.log(self.sigma * math.sqrt(2 * math.pi))
-        excess = log_excess(np.array(tilt), -losses if self.swapped else losses)
-        return float(np.logaddexp(0.0, logsumexp(excess + log_q) + math.log(step)))
+        log_q = log_sum(-0.5 * scaled**2, q[q > 0])
+        weight = np.full(x.size, step / (self.sigma * math.sqrt(2 * math.pi)))
+        return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses[None, :]) + log_q, weight))
 
-    def _lattice(self, tilt: float, step: float, means: Array, p: Array, q: Array) -> Array:
-        """Whole multiples of `step` at which the integrand of order tilt + 1 may have mass.
-
-        P^a Q^(1-a) is locally a Gaussian about a m_i + (1-a) m_j, or peaks where two components of Q cross. Where
-        one stretch over all of these is long, windows about each do instead.
-        """
+    def _stretch(self, tilts: Array, step: float, means: Array, p: Array, q: Array) -> Array | None:
+        """All whole multiples of `step` at which an integrand may have mass; None where they are too many."""
         reach = _REACH * self.sigma
-        tilted = (tilt + 1) * means[p > 0][:, None] - tilt * means[q > 0]
-        centres = np.concatenate([tilted.ravel(), means, 2 * means[p > 0] - means[q > 0].mean()])
-        low, high = centres.min() - reach, centres.max() + reach
-        if (high - low) / step < 8192:
-            return np.arange(math.floor(low / step), math.ceil(high / step) + 1)
-        spots = np.concatenate([centres, _crossings(means, p, self.sigma), _crossings(means, q, self.sigma)])
-        half = math.ceil(reach / step)
-        return np.unique((np.rint(spots / step)[:, None] + np.arange(-half, half + 1)).ravel())
+        centres = _centres(float(tilts.max()), means, p, q)
+        low, high = math.floor((centres.min() - reach) / step), math.ceil((centres.max() + reach) / step)
+        return np.arange(low, high + 1, dtype=np.float64) if high - low < _LONGEST_STRETCH else None
+
+    def _windows(self, tilt: float, step: float, means: Array, p: Array, q: Array) -> Array:
+        """The multiples near a possible peak: a tilted centre, or a crossing of two components of one mixture."""
+        crossings = [_crossings(means, p, self.sigma), _crossings(means, q, self.sigma)]
+        spots = np.concatenate([_centres(tilt, means, p, q), *crossings])
+        half = math.ceil(_REACH * self.sigma / step)
+        near = np.rint(spots / step)[:, None] + np.arange(-half, half + 1, dtype=np.float64)
+        return np.unique(near.ravel())
+
+
+def _centres(tilt: float, means: Array, p: Array, q: Array) -> Array:
+    """Where p^a q^(1-a) is locally a Gaussian, for the order a = tilt + 1 and for 2, and the means themselves."""
+    above, below = means[p > 0][:, None], means[q > 0]
+    return np.concatenate([((a + 1) * above - a * below).ravel() for a in (tilt, 1.0)] + [means])
 
 
 def _bin_masses(x: Array) -> Array:
     """Standard Gaussian mass below, between and above increasing points, each to full relative precision."""
     padded = np.concatenate([[-np.inf], x, [np.inf]])
-    tails = ndtr(-np.abs(padded))
+    tails = normal_cdf(-np.abs(padded))
     right, straddling = padded[:-1] >= 0, (padded[:-1] < 0) & (padded[1:] >= 0)
     between = np.where(right, tails[:-1] - tails[1:], tails[1:] - tails[:-1])
     return np.maximum(np.where(straddling, 1.0 - tails[:-1] - tails[1:], between), 0.0)
@@ -134,9 +146,16 @@ def _bin_masses(x: Array) -> Array:
 
 def _crossings(means: Array, weights: Array, sigma: float) -> Array:
     """Where neighbouring components of a mixture are equal."""
-    used = weights > 0
-    m, w = means[used], np.log(weights[used])
+    m, w = means[weights > 0], np.log(weights[weights > 0])
     return (m[1:] + m[:-1]) / 2 + sigma**2 * (w[:-1] - w[1:]) / (m[1:] - m[:-1])
+
+
+def _sampled_loss(z: Array, q: float) -> Array:
+    """ln(1 - q + q e^z)."""
+    if q == 1:
+        return z
+    small = np.log1p(q * np.expm1(np.minimum(z, 1)))
+    return np.where(z <= 1, small, np.logaddexp(math.log1p(-q), math.log(q) + z))
 
 
 def _log_expm1(x: Array) -> Array:
@@ -161,17 +180,12 @@ class SampledPair(_ShiftedGaussians):
         super().__post_init__()
         check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
 
-    @cached_property
     def _mixtures(self) -> tuple[Array, Array, Array]:
         q = self.sampling_rate
         return np.array([0.0, 1.0]), np.array([1 - q, q]), np.array([1.0, 0.0])
 
     def _loss(self, x: Array) -> Array:
-        q, z = self.sampling_rate, (x - 0.5) / self.sigma**2
-        if q == 1:
-            return z
-        small = np.log1p(q * np.expm1(np.minimum(z, 1)))
-        return np.where(z <= 1, small, np.logaddexp(math.log1p(-q), math.log(q) + z))
+        return _sampled_loss((x - 0.5) / self.sigma**2, self.sampling_rate)
 
     def _inverse(self, losses: Array) -> Array:
         q = self.sampling_rate
@@ -208,14 +222,13 @@ class SampledReplacePair(_ShiftedGaussians):
         super().__post_init__()
         check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
 
-    @cached_property
     def _mixtures(self) -> tuple[Array, Array, Array]:
         q = self.sampling_rate
         return np.array([-1.0, 0.0, 1.0]), np.array([0.0, 1 - q, q]), np.array([q, 1 - q, 0.0])
 
     def _loss(self, x: Array) -> Array:
-        up = SampledPair(sigma=self.sigma, sampling_rate=self.sampling_rate)
-        return up._loss(x) - up._loss(-x)
+        up, down = ((sign * x - 0.5) / self.sigma**2 for sign in (1, -1))
+        return _sampled_loss(up, self.sampling_rate) - _sampled_loss(down, self.sampling_rate)
 
     def _inverse(self, losses: Array) -> Array:
         # With e^w = e^(loss/2 + x/sigma^2) the loss equation becomes sinh(w) = sinh(loss/2) (1-q)/q e^(1/2 sigma^2).
@@ -261,7 +274,6 @@ class MixturePair(_ShiftedGaussians):
         if any(a * d > c * b * (1 + 1e-12) for (a, b), (c, d) in pairwise(ratios)):
             raise InvalidValue("Expected p / q to increase with the mean.")
 
-    @cached_property
     def _mixtures(self) -> tuple[Array, Array, Array]:
         return np.array(self.means), np.array(self.p), np.array(self.q)
 
@@ -271,16 +283,14 @@ class MixturePair(_ShiftedGaussians):
 
     def _loss(self, x: Array) -> Array:
         exponents = self._exponents(x)
-        return logsumexp(exponents, b=np.array(self.p), axis=1) - logsumexp(exponents, b=np.array(self.q), axis=1)
+        return _log_mixture(exponents, self.p) - _log_mixture(exponents, self.q)
 
     def _slope(self, x: Array) -> Array:
         """Derivative of the loss: the gap between the two posterior means of the component."""
         exponents = self._exponents(x)
-        means, answer = np.array(self.means), np.zeros_like(x)
-        for weights, sign in ((np.array(self.p), 1.0), (np.array(self.q), -1.0)):
-            posterior = weights * np.exp(exponents - logsumexp(exponents, b=weights, axis=1)[:, None])
-            answer += sign * (posterior @ means)
-        return answer / self.sigma**2
+        means = np.array(self.means) / self.sigma**2
+        p, q = (np.exp(exponents - _log_mixture(exponents, law)[:, None]) * law for law in (self.p, self.q))
+        return (p - q) @ means
 
     def _inverse(self, losses: Array) -> Array:
         reach = 38 * self.sigma
@@ -298,3 +308,8 @@ class MixturePair(_ShiftedGaussians):
 
     def reversed(self) -> "MixturePair":
         return replace(self, swapped=not self.swapped)
+
+
+def _log_mixture(exponents: Array, weights: tuple[float, ...]) -> Array:
+    used = np.array(weights) > 0
+    return log_sum(exponents[:, used], np.array(weights)[used])

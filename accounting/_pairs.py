@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from accounting._errors import InvalidValue
 
@@ -82,6 +81,18 @@ class Pair(ABC):
         return float(min(max(above, 0.0) + masses.p_infinite, 1.0))
 
 
+def log_sum(exponents: Array, weights: Array) -> Array:
+    """ln sum_i weights_i exp(exponents_i) along the last axis; -inf for an empty sum."""
+    if exponents.shape[-1] == 0:
+        return np.full(exponents.shape[:-1], -np.inf)
+    top = np.maximum(np.max(exponents, axis=-1), -1e300)
+    with np.errstate(divide="ignore"):
+        return top + np.log(np.exp(exponents - top[..., None]) @ weights)
+
+
+_SERIES_BELOW = 0.02
+
+
 def log_excess(tilts: Array, losses: Array) -> Array:
     """ln(r^a - 1 - a (r - 1)) for the likelihood ratio r = exp(loss) and the order a = tilt + 1.
 
@@ -95,14 +106,20 @@ def log_excess(tilts: Array, losses: Array) -> Array:
     order = tilts + 1.0
     powered = order * losses
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        small = np.log(np.expm1(powered) - order * np.expm1(losses))
         large = powered + np.log1p(tilts * np.exp(-powered) - order * np.exp(-tilts * losses))
-        series = np.zeros(np.broadcast(order, losses).shape)
-        for power in range(9, 1, -1):
-            series = series * losses + (order**power - order) / math.factorial(power)
-        tiny = np.log(series) + 2.0 * np.log(np.abs(losses))
-    answer = np.where(powered > 1.0, large, small)
-    return np.where(np.maximum(np.abs(powered), np.abs(losses)) < 0.03, tiny, answer)
+        small = np.log(np.expm1(np.minimum(powered, 1.0)) - order * np.expm1(np.minimum(losses, 1.0)))
+        answer = np.where(powered > 1.0, large, small)
+        tiny = np.maximum(np.abs(powered), np.abs(losses)) < _SERIES_BELOW
+        near, order = np.broadcast_to(losses, tiny.shape)[tiny], np.broadcast_to(order, tiny.shape)[tiny]
+        answer[tiny] = 2.0 * np.log(np.abs(near)) + np.log(
+            order * (order * _exp_remainder(order * near) - _exp_remainder(near))
+        )
+    return answer
+
+
+def _exp_remainder(x: Array) -> Array:
+    """(e^x - 1 - x) / x^2 for |x| < 0.02."""
+    return np.asarray(np.polyval([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], x), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -162,20 +179,17 @@ class DiscretePair(Pair):
         q_infinite = math.fsum(q for p, q in zip(self.p, self.q, strict=True) if p == 0)
         size = edges.size + 1
         return LossMasses(
-            p=np.bincount(bins, weights=p, minlength=size),
-            q=np.bincount(bins, weights=q, minlength=size),
+            p=np.bincount(bins, weights=p, minlength=size).astype(np.float64),
+            q=np.bincount(bins, weights=q, minlength=size).astype(np.float64),
             p_infinite=self.infinite_mass,
             q_infinite=q_infinite,
         )
 
     def cumulants(self, tilts: Array) -> Array:
         losses, p, q = self._finite()
-        if losses.size == 0:
-            return np.full_like(tilts, -np.inf)
-        column = tilts[:, None]
         if losses.size < len(self.p):
-            return logsumexp(column * losses, b=p, axis=1)
-        return np.logaddexp(0.0, logsumexp(log_excess(column, losses), b=q, axis=1))
+            return log_sum(tilts[:, None] * losses, p)
+        return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses), q))
 
     def reversed(self) -> "DiscretePair":
         return DiscretePair(self.q, self.p)

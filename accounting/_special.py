@@ -1,0 +1,35 @@
+"""The few functions that accounting takes from scipy, with types, since scipy ships none."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft as _fft
+from scipy import special as _special
+
+Array = NDArray[np.float64]
+
+
+def normal_cdf(x: Array) -> Array:
+    """Standard Gaussian distribution function, to full relative precision in the left tail."""
+    return np.asarray(_special.ndtr(x), dtype=np.float64)
+
+
+def normal_quantile(probability: float) -> float:
+    """Inverse of `normal_cdf`."""
+    return float(_special.ndtri(probability))
+
+
+def fast_length(length: int) -> int:
+    """The least length >= `length` whose real Fourier transform is fast."""
+    return int(_fft.next_fast_len(length, real=True) or length)
+
+
+def real_transform(values: Array) -> NDArray[np.complex128]:
+    """Fourier transform of real values, at the frequencies 0 .. size // 2."""
+    return np.asarray(_fft.rfft(values), dtype=np.complex128)
+
+
+def inverse_real_transform(values: NDArray[np.complex128], size: int) -> Array:
+    """Inverse of `real_transform`."""
+    return np.asarray(_fft.irfft(values, size), dtype=np.float64)
