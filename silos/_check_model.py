@@ -58,6 +58,9 @@ def _check_layers(model: nn.Module) -> None:
     for name, layer in model.named_modules():
         if isinstance(layer, _NormBase) and (layer.track_running_stats or "BatchNorm" in type(layer).__name__):
             raise ModelRefused(f"Layer {name!r} ({type(layer).__name__}) mixes the records of a batch. {ALLOWED}.")
+        trainable = any(p.requires_grad for p in layer.parameters(recurse=False))
+        if trainable and next(layer.buffers(), None) is not None:
+            raise ModelRefused(f"Layer {name!r} has trainable parameters and buffers. Allowed: a layer for each.")
     for name, buffer in model.named_buffers():
         if not buffer.is_floating_point():
             raise ModelRefused(f"Buffer {name!r} of {buffer.dtype} cannot be trained. Allowed: constant float buffers.")

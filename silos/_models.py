@@ -121,7 +121,7 @@ def _cnn(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     if len(input_shape) != 3 or min(input_shape[1:]) < 18:
         raise InvalidValue(f"Expected input_shape={input_shape} of a cnn to be (channels, height, width) from 18 x 18.")
     channels, height, width = input_shape
-    layers = OrderedDict(
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
         convolution1=nn.Conv2d(channels, 16, kernel_size=8, stride=2, padding=2),
         tanh1=nn.Tanh(),
         pool1=nn.MaxPool2d(kernel_size=2, stride=1),

@@ -8,6 +8,9 @@ Clipping, accumulation over physical batches, the divisor and the step hook are 
   kept, and such a record moves nobody else's contribution.
 """
 
+# Opacus hangs a step's sums and per-record gradients on parameters, as attributes that torch does not declare.
+# pyright: reportAttributeAccessIssue=false
+
 from collections.abc import Sequence
 
 import numpy as np
@@ -54,7 +57,7 @@ class StreamOptimizer(DPOptimizer):
         self.noise = noise
         self.noise_multiplier = noise_multiplier
         self.max_grad_norm = clip_norm
-        self.expected_batch_size = expected_batch  # pyright: ignore[reportAttributeAccessIssue]  # a float divides too
+        self.expected_batch_size = expected_batch  # its annotation says int; a float divides as well
         for group in self.original_optimizer.param_groups:
             group["lr"] = learning_rate
             group["momentum"] = momentum

@@ -25,5 +25,5 @@ def hash_weights(weights: Mapping[str, NDArray[np.generic]]) -> str:
     digest = blake2b(digest_size=32)
     for name, array in weights.items():
         digest.update(f"{len(name)} {name} {array.dtype.str} {array.shape};".encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

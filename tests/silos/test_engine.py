@@ -182,11 +182,13 @@ def test_noise_has_the_declared_deviation_in_every_coordinate(
 ) -> None:
     noisy = make_schedule(steps=1, momentum=0.0, learning_rate=1.0, expected_batch=1.0, sampling_rate=sampling_rate)
     silent = replace(noisy, noise_multiplier=0.0)
-    draws = np.array([
-        flat(train(engine, weights, make_shard(10), noisy, streams, round)[0])
-        - flat(train(engine, weights, make_shard(10), silent, streams, round)[0])
-        for round in range(1, 301)
-    ])
+    draws = np.array(
+        [
+            flat(train(engine, weights, make_shard(10), noisy, streams, round)[0])
+            - flat(train(engine, weights, make_shard(10), silent, streams, round)[0])
+            for round in range(1, 301)
+        ]
+    )
     sigma = noisy.noise_multiplier * noisy.clip_norm
     # Over 300 draws a coordinate's deviation has a standard error of 4%, over all coordinates of 0.6%.
     assert np.std(draws) == pytest.approx(sigma, rel=0.03)
@@ -238,7 +240,7 @@ def test_the_given_weights_and_the_shard_are_left_as_they_were(
 def test_training_moves_no_global_generator(
     make_engine: MakeEngine, weights: Weights, make_shard: MakeShard, make_schedule: MakeSchedule, streams: Streams
 ) -> None:
-    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
     train(make_engine(), weights, make_shard(), make_schedule(), streams)
     assert states == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
 
@@ -273,5 +275,5 @@ def test_weights_of_another_model_are_refused(
 ) -> None:
     name = next(iter(weights))
     for wrong in (weights | {"extra": np.zeros(1)}, weights | {name: np.zeros((1, 1))}):
-        with pytest.raises(ValueError, match="extra|shape"):
+        with pytest.raises(ValueError, match=r"extra|shape"):
             train(engine, wrong, make_shard(), make_schedule(), streams)
