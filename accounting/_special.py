@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft as _fft
 from scipy import special as _special
+from scipy import stats as _stats
 
 Array = NDArray[np.float64]
 
@@ -33,3 +34,13 @@ def real_transform(values: Array) -> NDArray[np.complex128]:
 def inverse_real_transform(values: NDArray[np.complex128], size: int) -> Array:
     """Inverse of `real_transform`."""
     return np.asarray(_fft.irfft(values, size), dtype=np.float64)
+
+
+def binomial_masses(count: int, rate: float) -> Array:
+    """The mass of 0 .. count successes in `count` coins."""
+    return np.asarray(_stats.binom.pmf(np.arange(count + 1), count, rate), dtype=np.float64)
+
+
+def binomial_above(most: int, count: int, rate: float) -> float:
+    """The probability of more than `most` successes in `count` coins."""
+    return float(_stats.binom.sf(most, count, rate))
