@@ -190,7 +190,7 @@ def _check_membership(scenario: Scenario, silos: NDArray[np.str_], individuals: 
         raise scenario.error(
             "silos.membership",
             f'= "{scenario.silos.membership}": at most {most} silo(s) may hold an individual, but {held.max()} hold '
-            f"{names[held.argmax()]!r}",
+            f"{str(names[held.argmax()])!r}",
         )
 
 

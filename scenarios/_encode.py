@@ -94,8 +94,8 @@ def _encode(name: str, values: Values, feature: Feature) -> NDArray[np.float32]:
     if feature.missing is None:
         _refuse_missing(name, numbers, "give the feature a public `missing` value")
         return _scaled(numbers, feature.low, feature.high)[:, None]
-    numbers[missing] = feature.missing
-    return np.stack([_scaled(numbers, feature.low, feature.high), missing.astype(np.float32)], axis=1)
+    filled = np.where(missing, feature.missing, numbers)
+    return np.stack([_scaled(filled, feature.low, feature.high), missing.astype(np.float32)], axis=1)
 
 
 def _block(name: str, values: Values, feature: NumericFeature) -> NDArray[np.float32]:

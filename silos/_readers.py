@@ -77,9 +77,11 @@ def read_npz(path: Path) -> Columns:
         DataUnreadable: where the file is absent, is no NPZ, holds pickled objects, or its arrays differ in length.
     """
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with zipfile.ZipFile(path):
+            held = np.load(path, allow_pickle=False)
+        with held:
             columns = {name: held[name] for name in held.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataUnreadable(f"{path}: cannot be read as NPZ: {error}") from None
     lengths = {name: len(column) if column.ndim else 0 for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
