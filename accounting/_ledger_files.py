@@ -132,15 +132,23 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
         _check_identity(path, connection)
     except sqlite3.OperationalError as error:
         connection.close()
-        log = path.with_name(path.name + "-wal")
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or (log.exists() and log.stat().st_size > 0):
+        if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or _has_log(path):
             raise
         connection = _connect(path, "ro", immutable=True)
         _check_identity(path, connection)
     return connection
 
 
+def _has_log(path: Path) -> bool:
+    """Whether rows may stand in the write-ahead log alone."""
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
 def _prepare(path: Path, connection: sqlite3.Connection, *, create: bool) -> None:
+    # Before anything is written: a foreign database must stay as it is.
+    if not (create and _is_blank(connection)):
+        _check_identity(path, connection)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     if create:
@@ -149,7 +157,6 @@ def _prepare(path: Path, connection: sqlite3.Connection, *, create: bool) -> Non
             for statement in _SCHEMA.split(";\n"):
                 connection.execute(statement)
         connection.execute("COMMIT")
-    _check_identity(path, connection)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
@@ -172,6 +179,7 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
+_UNWRITABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _MEANINGS = {
     sqlite3.SQLITE_BUSY: "another process is writing to this ledger; try again when it is done",
     sqlite3.SQLITE_LOCKED: "another process is writing to this ledger; try again when it is done",
