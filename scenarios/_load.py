@@ -28,7 +28,8 @@ _ALTERNATIVES = (
 
 def names() -> list[str]:
     """The names of the shipped scenarios, sorted."""
-    return sorted(Path(entry.name).stem for entry in files("scenarios").joinpath("shipped").iterdir())
+    shipped = files("scenarios").joinpath("shipped").iterdir()
+    return sorted(entry.name.removesuffix(".toml") for entry in shipped if entry.name.endswith(".toml"))
 
 
 def load(name_or_path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:

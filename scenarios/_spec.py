@@ -29,7 +29,9 @@ class Model(Section):
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(32,), strict=False, description="mlp: width of each hidden layer"
     )
-    activation: Literal["tanh", "relu"] = Field(default="tanh", description="between layers of mlp and cnn")
+    activation: Literal["elu", "gelu", "relu", "sigmoid", "tanh"] = Field(
+        default="tanh", description="mlp: what follows each hidden layer"
+    )
 
 
 class FedAvg(Section):
@@ -74,6 +76,9 @@ class Training(Section):
     learning_rate: float = Field(gt=0, description="of the silo's SGD")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the silo's SGD; starts afresh each round")
     strategy: Strategy = Field(default=FedAvg(name="fedavg"), description="how the server aggregates")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="where silos train; auto takes CUDA where there is one"
+    )
 
     @model_validator(mode="after")
     def _one_rate(self) -> "Training":
