@@ -19,11 +19,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting._bounded import BoundedPair
 from accounting._errors import InvalidValue, Unsupported
 from accounting._mechanism import Mechanism
-from accounting._pairs import DiscretePair, Pair
+from accounting._pairs import IDENTICAL, DiscretePair, Pair
 from accounting._relations import Directions, Relation
-from accounting._validate import check_in_range
+from accounting._validate import check_count, check_in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +33,23 @@ class Claim(Mechanism):
 
     Args:
         relation: the relation that the claim was proved for.
+        records: the number of records of one unit up to which it was proved, >= 1.
         steps: number of executions, an integer >= 0.
     """
 
     relation: Relation = Relation.ADD_OR_REMOVE_ONE
+    records: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_count(low=1, records=self.records)
         try:
             object.__setattr__(self, "relation", Relation(self.relation))
         except ValueError as error:
             raise InvalidValue(f"Expected relation={self.relation!r} in {[str(r) for r in Relation]}.") from error
+
+    def covers(self, records: int) -> bool:
+        return records <= self.records
 
     def group(self, relation: Relation) -> int:
         """How many steps of the stated relation one step of `relation` takes: 1 or 2.
@@ -114,6 +121,45 @@ class ApproximateEpsilon(Claim):
             delta = min(1.0, (1 + exponential) * self.delta) if self.delta > 0 else 0.0
             pair = _worst_pair(2 * self.epsilon, delta)
         return Directions(remove=pair, add=pair)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential(Claim):
+    """A choice by the exponential mechanism, or any release whose losses lie in a range of width epsilon.
+
+    Its Renyi divergence is exact over the choice of range. The pair envelops all ranges at once, for an adversary who
+    may pick another in each step, so PLD can be above Renyi accounting here.
+
+    Args:
+        epsilon: width of the range, in [0, inf): 2 (sensitivity of the score) (weight of the score), half that where
+            all scores move one way.
+
+    References:
+        McSherry, Talwar 2007; Dong, Durfee, Rogers 2020 (bounded range and its Renyi divergence).
+    """
+
+    name: ClassVar[str] = "exponential"
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_in_range(low=0, high=math.inf, high_open=True, epsilon=self.epsilon)
+
+    def pairs(self, relation: Relation) -> Directions[Pair]:
+        width = self.group(relation) * self.epsilon
+        # A range [t - width, t] has profile p_t - e^x q_t, at most (1 - e^((x-width)/2))^2 / (1 - e^-width) over all t.
+        pair = BoundedPair(limit=width, atom=0.0) if width > 0 else IDENTICAL
+        return Directions(remove=pair, add=pair)
+
+    def renyi(self, relation: Relation, orders: NDArray[np.float64]) -> Directions[NDArray[np.float64]]:
+        width = self.group(relation) * self.epsilon
+        if width == 0:
+            return Directions(remove=np.zeros_like(orders), add=np.zeros_like(orders))
+        whole, part = -np.expm1(-orders * width), -np.expm1(-(orders - 1) * width)
+        top = np.log1p(-1 / orders) + np.log(whole) + width - np.log(part)
+        values = np.maximum(top + np.log(whole / orders / -math.expm1(-width)) / (orders - 1), 0.0)
+        return Directions(remove=values, add=values)
 
 
 @dataclass(frozen=True, kw_only=True)

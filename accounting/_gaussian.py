@@ -21,6 +21,8 @@ class SampledGaussian(Mechanism):
     Args:
         sampling_rate: probability q in [0, 1] with which each record enters a step, by independent coins.
         noise_multiplier: standard deviation of the noise over C, in [0, inf).
+        by_individual: whether individuals are sampled instead of records, and the sum of all records of one is clipped
+            as a whole; the price then holds for an individual with any number of records.
         steps: number of steps, an integer >= 0.
 
     | edge | price |
@@ -44,6 +46,7 @@ class SampledGaussian(Mechanism):
 
     sampling_rate: float
     noise_multiplier: float
+    by_individual: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +56,9 @@ class SampledGaussian(Mechanism):
     def pairs(self, relation: Relation) -> Directions[Pair]:
         return gaussian_pairs(self.sampling_rate, self.noise_multiplier, relation)
 
+    def covers(self, records: int) -> bool:
+        return self.by_individual or super().covers(records)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Mechanism):
@@ -60,6 +66,7 @@ class Gaussian(Mechanism):
 
     Args:
         noise_multiplier: standard deviation of the noise over C, in [0, inf).
+        by_individual: whether the sum of all records of one individual is clipped as a whole.
         steps: number of releases, an integer >= 0.
 
     Formal guarantees: sensitivity C under add-or-remove-one and zero-out, 2C under replace-one; the profile of
@@ -69,6 +76,7 @@ class Gaussian(Mechanism):
     name: ClassVar[str] = "gaussian"
 
     noise_multiplier: float
+    by_individual: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +84,9 @@ class Gaussian(Mechanism):
 
     def pairs(self, relation: Relation) -> Directions[Pair]:
         return gaussian_pairs(1.0, self.noise_multiplier, relation)
+
+    def covers(self, records: int) -> bool:
+        return self.by_individual or super().covers(records)
 
 
 def gaussian_pairs(sampling_rate: float, noise_multiplier: float, relation: Relation) -> Directions[Pair]:

@@ -6,7 +6,7 @@ It never touches data. Composition of a mechanism with itself is its field `step
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
@@ -65,8 +65,13 @@ class Mechanism(ABC):
 
     def to_json(self) -> dict[str, object]:
         """The mechanism as plain values, as ledgers and events files hold it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"mechanism": self.name} | values
+        values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"mechanism": self.name, **values}
+
+
+def mechanisms() -> dict[str, type[Mechanism]]:
+    """Every mechanism by its name, sorted."""
+    return dict(sorted(_REGISTRY.items()))
 
 
 def mechanism_from_json(values: Mapping[str, object]) -> Mechanism:
@@ -83,7 +88,8 @@ def mechanism_from_json(values: Mapping[str, object]) -> Mechanism:
     known = {field.name for field in fields(kind)}
     if unknown := set(values) - known - {"mechanism"}:
         raise InvalidValue(f"Unknown field {min(unknown)!r} of {name}; known: {', '.join(sorted(known))}.")
+    build: Callable[..., Mechanism] = kind
     try:
-        return kind(**{key: value for key, value in values.items() if key != "mechanism"})
+        return build(**{key: value for key, value in values.items() if key != "mechanism"})
     except TypeError as error:
         raise InvalidValue(f"Mechanism {name}: {error}.") from error
