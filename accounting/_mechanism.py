@@ -8,7 +8,7 @@ It never touches data. Composition of a mechanism with itself is its field `step
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def mechanism_from_json(values: Mapping[str, object]) -> Mechanism:
     known = {field.name for field in fields(kind)}
     if unknown := set(values) - known - {"mechanism"}:
         raise InvalidValue(f"Unknown field {min(unknown)!r} of {name}; known: {', '.join(sorted(known))}.")
-    build: Callable[..., Mechanism] = kind
+    build = cast("Callable[..., Mechanism]", kind)
     try:
         return build(**{key: value for key, value in values.items() if key != "mechanism"})
     except TypeError as error:
