@@ -1,1 +1,84 @@
+"""What was released and what it cost.
 
+Price releases of silos under differential privacy: each silo's over its rounds, then all silos together under a
+declared membership. Usable alone, by people who train elsewhere.
+
+It imports none of the other folders, nor torch, flwr or opacus.
+
+Where to start: a `Mechanism` (such as `SampledGaussian`) describes a release, a `Federation` composes the releases of
+all silos, and its `Guarantee` says what they gave away. A `Ledger` keeps releases durably; `account` answers an events
+file. Modules are private; everything public is here.
+"""
+
+from accounting._additive import DiscreteGaussian, DiscreteLaplace, Laplace, SampledLaplace
+from accounting._batches import FixedBatchGaussian, ShuffledGaussian, TruncatedSampledGaussian
+from accounting._claims import ApproximateEpsilon, NonPrivate, PureEpsilon, ZeroConcentrated
+from accounting._errors import (
+    BudgetExhausted,
+    InvalidValue,
+    LedgerConflict,
+    LedgerCorrupt,
+    LedgerError,
+    SilodpError,
+    Unsupported,
+)
+from accounting._gaussian import Gaussian, SampledGaussian
+from accounting._guarantee import Guarantee
+from accounting._ledger import Ledger
+from accounting._ledger_chain import Charge
+from accounting._mechanism import Mechanism, mechanism_from_json, mechanisms
+from accounting._membership import AtMost, Disjoint, Membership, Sets, Unknown, membership_from_json
+from accounting._multi_record import MultiRecordSampledGaussian
+from accounting._overlap import HashedIds, Overlap, enforce_cap, hash_ids, overlap
+from accounting._pairs import DiscretePair, Pair
+from accounting._relations import Directions, Relation, Unit
+from accounting._release import Release
+from accounting._responses import RandomisedResponse
+
+__all__ = [
+    "ApproximateEpsilon",
+    "AtMost",
+    "BudgetExhausted",
+    "Charge",
+    "Directions",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DiscretePair",
+    "Disjoint",
+    "FixedBatchGaussian",
+    "Gaussian",
+    "Guarantee",
+    "HashedIds",
+    "InvalidValue",
+    "Laplace",
+    "Ledger",
+    "LedgerConflict",
+    "LedgerCorrupt",
+    "LedgerError",
+    "Mechanism",
+    "Membership",
+    "MultiRecordSampledGaussian",
+    "NonPrivate",
+    "Overlap",
+    "Pair",
+    "PureEpsilon",
+    "RandomisedResponse",
+    "Relation",
+    "Release",
+    "SampledGaussian",
+    "SampledLaplace",
+    "Sets",
+    "ShuffledGaussian",
+    "SilodpError",
+    "TruncatedSampledGaussian",
+    "Unit",
+    "Unknown",
+    "Unsupported",
+    "ZeroConcentrated",
+    "enforce_cap",
+    "hash_ids",
+    "mechanism_from_json",
+    "mechanisms",
+    "membership_from_json",
+    "overlap",
+]

@@ -19,35 +19,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, TypeAlias, cast
+from typing import ClassVar, cast
 
 from accounting._errors import InvalidValue
+from accounting._exposures import Exposure, Groups, moves_within, subsets
 from accounting._validate import check_count
-
-Groups: TypeAlias = Sequence[Sequence[str]]
-"""Silos grouped by equal releases."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exposure:
-    """What one neighbour step may change: the individual leaves some silos, enters some, is replaced in some.
-
-    Read the other way round it is the reverse step, so one exposure stands for both orders of a pair of datasets.
-
-    Args:
-        leaves: silos that hold the individual before the step only.
-        enters: silos that hold the individual after the step only.
-        stays: silos that hold the individual before and after, with other records.
-    """
-
-    leaves: tuple[str, ...] = ()
-    enters: tuple[str, ...] = ()
-    stays: tuple[str, ...] = ()
-
-    @property
-    def silos(self) -> tuple[str, ...]:
-        """Every silo whose releases may change."""
-        return self.leaves + self.enters + self.stays
 
 
 @dataclass(frozen=True)
@@ -71,7 +47,15 @@ class Membership(ABC):
 
     def moves(self, groups: Groups) -> Iterator[Exposure]:
         """Every exposure of an individual who may also move, unordered and without dominated ones."""
-        return _moves(groups, self.cap(sum(map(len, groups))))
+        return moves_within(groups, self.cap(sum(map(len, groups))))
+
+    @abstractmethod
+    def sentence(self) -> str:
+        """The declaration as an assumption of a guarantee."""
+
+    def named(self) -> frozenset[str]:
+        """The silos that the declaration names."""
+        return frozenset()
 
     def check(self, silos: Sequence[str]) -> None:  # noqa: B027
         """Refuse a membership that does not fit these silos.
@@ -99,6 +83,10 @@ class Disjoint(Membership):
         """One."""
         return min(silos, 1)
 
+    def sentence(self) -> str:
+        """As declared."""
+        return "The unit is in one silo only."
+
 
 @dataclass(frozen=True)
 class Sets(Membership):
@@ -119,12 +107,12 @@ class Sets(Membership):
 
     def check(self, silos: Sequence[str]) -> None:
         """Refuse sets that name an unknown silo or leave one out."""
-        named = frozenset[str]().union(*self.declared)
+        named = self.named()
         for silo in sorted(named - set(silos)):
-            raise InvalidValue(f"Membership names silo {silo!r}, which has no releases; known: {', '.join(silos)}.")
+            raise InvalidValue(f"sets: silo {silo!r} has no releases; known: {', '.join(silos)}.")
         for silo in silos:
             if silo not in named:
-                raise InvalidValue(f"Silo {silo!r} is in no declared set; add [{silo!r}] if it stands alone.")
+                raise InvalidValue(f"sets: silo {silo!r} is in no declared set; add [{silo!r}] if it stands alone.")
 
     def sets(self, groups: Groups) -> Iterator[tuple[str, ...]]:
         """The declared sets that are not part of another."""
@@ -139,6 +127,15 @@ class Sets(Membership):
     def cap(self, silos: int) -> int:
         """The size of the largest declared set."""
         return min(silos, max(map(len, self.declared), default=0))
+
+    def sentence(self) -> str:
+        """With the declared sets."""
+        listed = "; ".join(", ".join(sorted(names)) for names in self.declared)
+        return f"The unit is in silos of one declared set only ({listed})."
+
+    def named(self) -> frozenset[str]:
+        """Every silo of a declared set."""
+        return frozenset[str]().union(*self.declared)
 
     def moves(self, groups: Groups) -> Iterator[Exposure]:
         """From any part of one declared set to any part of another, or of the same."""
@@ -183,11 +180,15 @@ class AtMost(Membership):
 
     def sets(self, groups: Groups) -> Iterator[tuple[str, ...]]:
         """All m-subsets, equal ones once."""
-        return _subsets(groups, self.cap(sum(map(len, groups))))
+        return subsets(groups, self.cap(sum(map(len, groups))))
 
     def cap(self, silos: int) -> int:
         """The declared cap."""
         return min(silos, self.silos)
+
+    def sentence(self) -> str:
+        """With the cap."""
+        return f"The unit is in at most {self.silos} silo{'s' * (self.silos > 1)}."
 
     def to_json(self) -> dict[str, object]:
         """With the cap."""
@@ -208,6 +209,10 @@ class Unknown(Membership):
     def cap(self, silos: int) -> int:
         """All of them."""
         return silos
+
+    def sentence(self) -> str:
+        """As declared."""
+        return "Nothing is assumed about which silos hold the unit."
 
 
 def membership_from_json(values: Mapping[str, object]) -> Membership:
@@ -242,50 +247,3 @@ def _string_lists(values: object) -> list[list[str]]:
         if not strings or not names:
             raise InvalidValue(f"sets[{index}] = {names!r}: expected a non-empty list of silo names.")
     return cast(list[list[str]], values)
-
-
-def _subsets(groups: Groups, size: int) -> Iterator[tuple[str, ...]]:
-    """All subsets of one size, choosing within a group its first silos."""
-    if size == 0:
-        yield ()
-    elif groups:
-        head, rest = groups[0], groups[1:]
-        room = sum(map(len, rest))
-        for taken in range(min(len(head), size), max(0, size - room) - 1, -1):
-            for others in _subsets(rest, size - taken):
-                yield (*head[:taken], *others)
-
-
-def _moves(groups: Groups, cap: int) -> Iterator[Exposure]:
-    """All moves from at most `cap` silos to at most `cap`; where a silo is free, no place is left unused."""
-    total = sum(map(len, groups))
-
-    def roles(rest: Groups, leave: int, enter: int) -> Iterator[tuple[tuple[int, int, int], ...]]:
-        if not rest:
-            yield ()
-            return
-        size = len(rest[0])
-        for stays in range(min(size, leave, enter), -1, -1):
-            for leaves in range(min(size - stays, leave - stays), -1, -1):
-                for enters in range(min(size - stays - leaves, enter - stays), -1, -1):
-                    for others in roles(rest[1:], leave - stays - leaves, enter - stays - enters):
-                        yield ((leaves, enters, stays), *others)
-
-    for counts in roles(groups, cap, cap):
-        leaves, enters, stays = (tuple(part) for part in zip(*counts, strict=True))
-        before, after = sum(leaves) + sum(stays), sum(enters) + sum(stays)
-        unused = total > sum(leaves) + sum(enters) + sum(stays) and min(before, after) < cap
-        if min(before, after) == 0 or unused or leaves < enters:
-            continue
-        yield _exposure(groups, counts)
-
-
-def _exposure(groups: Groups, counts: Sequence[tuple[int, int, int]]) -> Exposure:
-    """The first silos of each group, dealt out by the counts of leaving, entering and staying."""
-    dealt: tuple[list[str], list[str], list[str]] = ([], [], [])
-    for group, parts in zip(groups, counts, strict=True):
-        start = 0
-        for silos, count in zip(dealt, parts, strict=True):
-            silos.extend(group[start : start + count])
-            start += count
-    return Exposure(leaves=tuple(dealt[0]), enters=tuple(dealt[1]), stays=tuple(dealt[2]))
