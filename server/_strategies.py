@@ -19,13 +19,22 @@ _ALWAYS: Mapping[str, object] = {
     "min_available_nodes": 1,
 }
 
-_KINDS: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, float]]] = {
+_KINDS: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, tuple[str, float]]]] = {
     "fedavg": (FedAvg, {}),
-    "fedavgm": (FedAvgM, {"server_learning_rate": 1.0, "server_momentum": 0.9}),
-    "fedadam": (FedAdam, {"eta": 0.1, "beta_1": 0.9, "beta_2": 0.99, "tau": 1e-3}),
+    "fedavgm": (
+        FedAvgM,
+        {"learning_rate": ("server_learning_rate", 1.0), "momentum": ("server_momentum", 0.9)},
+    ),
+    "fedadam": (
+        FedAdam,
+        {"learning_rate": ("eta", 0.1), "beta_1": ("beta_1", 0.9), "beta_2": ("beta_2", 0.99), "tau": ("tau", 1e-3)},
+    ),
 }
+"""Each strategy of Flower, with our name, Flower's name and the default of each option."""
 
-STRATEGIES: Mapping[str, Mapping[str, float]] = {name: options for name, (_, options) in _KINDS.items()}
+STRATEGIES: Mapping[str, Mapping[str, float]] = {
+    name: {option: default for option, (_, default) in options.items()} for name, (_, options) in _KINDS.items()
+}
 """Options of each strategy, with their defaults."""
 
 
@@ -42,7 +51,8 @@ def build_strategy(name: str, options: Mapping[str, float] | None = None) -> Str
     """
     if name not in _KINDS:
         raise InvalidValue(f"Unknown strategy {name!r}; known: {', '.join(_KINDS)}.")
-    kind, defaults = _KINDS[name]
-    if unknown := set(options or {}) - set(defaults):
-        raise InvalidValue(f"Unknown option {min(unknown)!r} of {name}; known: {', '.join(defaults) or 'none'}.")
-    return kind(**_ALWAYS, **(dict(defaults) | dict(options or {})))
+    kind, known = _KINDS[name]
+    if unknown := set(options or {}) - set(known):
+        raise InvalidValue(f"Unknown option {min(unknown)!r} of {name}; known: {', '.join(known) or 'none'}.")
+    chosen = dict(STRATEGIES[name]) | dict(options or {})
+    return kind(**_ALWAYS, **{known[option][0]: value for option, value in chosen.items()})
