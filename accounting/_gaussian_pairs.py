@@ -201,6 +201,11 @@ class SampledPair(_ShiftedGaussians):
             return tilts * (tilts + 1) / (2 * self.sigma**2)
         return super().cumulants(tilts)
 
+    def repeated(self, count: int) -> tuple[Pair, int]:
+        if self.sampling_rate == 1 and count > 0:
+            return replace(self, sigma=self.sigma / math.sqrt(count)), 1
+        return self, count
+
     def reversed(self) -> "SampledPair":
         return self if self.sampling_rate == 1 else replace(self, swapped=not self.swapped)
 

@@ -24,6 +24,8 @@ from accounting._special import fast_length, inverse_real_transform, real_transf
 
 _UNIT = 2.0**-53
 _LEAST_Q = 1e-290
+_SLACK = 1e-9
+"""Part of an interval by which an end of a span may miss the grid point that it names."""
 _LEAST_LOG_MASS = -690.0
 _FAINTEST = -100.0
 """Logarithm of the frequencies left out; what they held is in the bound. Floats too small to be normal are slow."""
@@ -38,14 +40,15 @@ class Window:
         low: index of the lowest grid point, whose loss is low * interval.
         size: least number of grid points.
         tilt: t >= 0.
-        tail: P-mass of a single step, on each side, that need not be resolved; above it counts as infinite loss.
+        spans: for each part, the losses (a, b) between which a single step is resolved, before rounding outwards to
+            grid points. Mass below counts as loss a, mass above as infinite loss.
     """
 
     interval: float
     low: int
     size: int
     tilt: float
-    tail: float
+    spans: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -53,15 +56,19 @@ class GridLoss:
     """A privacy loss on the grid points (low + i) * interval: a law that dominates the true one.
 
     Args:
-        low, interval: the place and distance of the grid points.
-        p: P-mass at each.
+        window: the grid.
+        p: P-mass at each point.
         p_infinite: P-mass at infinite loss.
     """
 
-    low: int
-    interval: float
+    window: Window
     p: Array
     p_infinite: float
+
+    @property
+    def interval(self) -> float:
+        """Distance between grid points."""
+        return self.window.interval
 
     @cached_property
     def _above(self) -> Array:
@@ -78,17 +85,18 @@ class GridLoss:
 
     def loss(self, index: int) -> float:
         """The loss at the grid point of an index into p."""
-        return (self.low + index) * self.interval
+        return (self.window.low + index) * self.interval
 
     def delta_at(self, index: int) -> float:
         """Hockey-stick divergence at a grid point."""
         return self.p_infinite + max(float(self._above[index]) - self._q_above(index), 0.0)
 
-    def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at any epsilon that is not below the lowest grid point."""
-        index = min(math.floor(epsilon / self.interval) - self.low, self.p.size - 1)
-        growth = math.exp(epsilon - self.loss(index))
-        return self.p_infinite + max(float(self._above[index]) - growth * self._q_above(index), 0.0)
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """The divergence at any epsilon not below the lowest grid point, and -d ln(delta) / d epsilon there."""
+        index = min(math.floor(epsilon / self.interval) - self.window.low, self.p.size - 1)
+        q_above = math.exp(epsilon - self.loss(index)) * self._q_above(index)
+        delta = self.p_infinite + max(float(self._above[index]) - q_above, 0.0)
+        return delta, q_above / delta if delta > 0 else 0.0
 
     def epsilon(self, delta: float) -> tuple[float, float] | None:
         """The least epsilon whose divergence is at most delta, exactly, and -d ln(delta) / d epsilon there.
@@ -120,11 +128,10 @@ class GridLoss:
         return min(self.delta_at(i) + math.exp(min(self.loss(i) + log_rate, 0.0)) for i in (low, high))
 
 
-def discretise(pair: Pair, interval: float, tail: float) -> tuple[int, Array, float]:
+def discretise(pair: Pair, interval: float, span: tuple[float, float]) -> tuple[int, Array, float]:
     """A pair's loss on the grid: index of the first grid point, P-mass at each, P-mass at infinity."""
-    low, high = pair.loss_range(tail)
-    first = math.floor(low / interval)
-    last = max(math.ceil(high / interval), first + 1)
+    first = math.floor(span[0] / interval + _SLACK)
+    last = max(math.ceil(span[1] / interval - _SLACK), first + 1)
     edges = interval * np.arange(first, last + 1, dtype=np.float64)
     masses = pair.masses(edges)
     p, q = masses.p[1:-1], masses.q[1:-1]
@@ -145,8 +152,8 @@ def compose_on_grid(parts: Parts, window: Window) -> GridLoss:
     half = size // 2 + 1
     log_scale, log_finite, steps = 0.0, 0.0, 0
     log_modulus, log_bound, phase = np.zeros(half), np.zeros(half), np.zeros(half)
-    for pair, count in parts:
-        first, grid, p_infinite = discretise(pair, window.interval, window.tail)
+    for (pair, count), span in zip(parts, window.spans, strict=True):
+        first, grid, p_infinite = discretise(pair, window.interval, span)
         tilted, log_mass = _tilt(grid, first, window)
         folded = _fold(tilted, first, size)
         spectrum = real_transform(folded)
@@ -166,7 +173,7 @@ def compose_on_grid(parts: Parts, window: Window) -> GridLoss:
     composed = np.maximum(np.roll(composed, -(window.low % size)), 0.0) + error
     losses = window.interval * (window.low + np.arange(size))
     p = np.exp(np.clip(np.log(composed) + log_scale - window.tilt * losses, _LEAST_LOG_MASS, 0.0))
-    return GridLoss(window.low, window.interval, p, -math.expm1(log_finite))
+    return GridLoss(window, p, -math.expm1(log_finite))
 
 
 def _tilt(grid: Array, first: int, window: Window) -> tuple[Array, float]:

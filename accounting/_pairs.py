@@ -74,6 +74,10 @@ class Pair(ABC):
             return np.full_like(orders, np.inf)
         return self.cumulants(orders - 1) / (orders - 1)
 
+    def repeated(self, count: int) -> "tuple[Pair, int]":
+        """A pair and a count of it that make up `count` compositions of this one, fewer where some are known in one."""
+        return self, count
+
     def profile(self, epsilon: float) -> float:
         """Hockey-stick divergence sup_S P(S) - e^epsilon Q(S): the exact delta of one step in this direction."""
         masses = self.masses(np.array([epsilon]))

@@ -34,7 +34,7 @@ _LARGEST_GRID = 2**20
 _LEAST_DELTA = 1e-280
 _ATTEMPTS = 5
 
-_TILTS = [np.geomspace(0.003, 8, 24)] + [np.geomspace(8 * 8.0**k, 64 * 8.0**k, 9) for k in range(6)]
+_TILTS = [np.geomspace(1e-5, 8, 36)] + [np.geomspace(8 * 8.0**k, 64 * 8.0**k, 9) for k in range(6)]
 """Tilts in groups, the first of which is usually enough."""
 
 
@@ -65,7 +65,7 @@ class LossDistribution:
     """
 
     def __init__(self, parts: Sequence[tuple[Pair, int]]) -> None:
-        self.parts = coalesced(parts)
+        self.parts = coalesced([pair.repeated(count) for pair, count in coalesced(parts)])
         self.steps = sum(count for _, count in self.parts)
         self.greatest_loss = greatest_loss(self.parts)
         certain = any(pair.infinite_mass >= 1 for pair, _ in self.parts)
@@ -88,16 +88,17 @@ class LossDistribution:
         if estimate <= 0:
             return 0.0
         best, slope, low = min(estimate, self.greatest_loss), tilt, 0.7 * estimate
+        grid = None
         for _ in range(_ATTEMPTS):
             interval = self._interval(slope, max(_ACCURACY * best, _LEAST_ERROR))
-            grid = self._compose(interval, tilt, left, low)
+            grid = self._compose(interval, tilt, left, low, grid)
             found = grid.epsilon(delta)
             if found is None:
                 best, low = min(best, max(grid.loss(0), 0.0)), 0.0
             else:
                 best, slope, low = min(best, found[0]), found[1], 0.7 * found[0]
                 wanted = self._interval(slope, max(2 * _ACCURACY * best, _LEAST_ERROR))
-                if wanted >= interval or grid.interval > interval:
+                if wanted >= grid.interval or grid.interval > interval:
                     break
             if best <= 0:
                 return 0.0
@@ -107,15 +108,21 @@ class LossDistribution:
         """The hockey-stick divergence at epsilon >= 0."""
         check_in_range(low=0, high=math.inf, epsilon=epsilon)
         if not self.parts or epsilon >= self.greatest_loss:
-            return 0.0
-        if math.isinf(epsilon):
             return self.infinite_mass
         log_bound, tilt = self._least(lambda t, k: _log_delta(epsilon, t, k))
-        bound = math.exp(min(log_bound, 0.0))
-        if bound <= _LEAST_DELTA:
-            return min(self.infinite_mass + _LEAST_DELTA, 1.0)
-        grid = self._compose(self._interval(tilt, _DELTA_ACCURACY / tilt), tilt, bound, low=epsilon)
-        return min(self.infinite_mass + bound, grid.delta(epsilon), 1.0)
+        best, slope, grid = min(self.infinite_mass + math.exp(min(log_bound, 0.0)), 1.0), tilt, None
+        for _ in range(_ATTEMPTS):
+            left = best - self.infinite_mass
+            if left <= _LEAST_DELTA:
+                break
+            interval = self._interval(slope, _DELTA_ACCURACY / slope)
+            grid = self._compose(interval, tilt, left, epsilon, grid)
+            found, slope = grid.delta(epsilon)
+            enough = found > 0.01 * left and self._interval(slope, 2 * _DELTA_ACCURACY / slope) >= grid.interval
+            best = min(best, found)
+            if enough or grid.interval > interval:
+                break
+        return best
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """The most that any test of this rate of false positives detects: 1 - f(rate), f the trade-off function.
@@ -134,37 +141,67 @@ class LossDistribution:
         loss, tilt = self._least(lambda t, k: (k + surprise) / (t + 1))
         tilt = max(tilt, self._least_tilt())
         left = min(max(false_positive_rate * math.exp(min(loss, 700)), false_positive_rate), 1.0)
-        grid = self._compose(self._interval(tilt, _DELTA_ACCURACY / tilt), tilt, left, low=-math.inf)
+        grid = self._compose(self._interval(tilt, _DELTA_ACCURACY / tilt), tilt, left, -math.inf, None)
         return min(grid.true_positive_rate(false_positive_rate), 1.0)
 
     def _interval(self, tilt: float, error: float) -> float:
         """The grid interval that adds `error` to the epsilon of a tilt."""
         return math.sqrt(12 * error / (self.steps * (tilt + 1)))
 
-    def _compose(self, interval: float, tilt: float, left: float, low: float) -> GridLoss:
-        """The composition, resolved from `low` upwards as far as delta = `left` asks."""
+    def _compose(self, interval: float, tilt: float, left: float, low: float, coarse: GridLoss | None) -> GridLoss:
+        """The composition, resolved from the loss `low` upwards as far as delta = `left` asks.
+
+        Args:
+            coarse: an earlier answer, whose grid the new one then refines, and which bounds what lies far out.
+        """
         tilt = max(tilt, self._least_tilt())
-        tail = _NEGLIGIBLE * left / self.steps
-        ranges = [(*pair.loss_range(tail), count) for pair, count in self.parts]
-        widest = max(high - low for low, high, _ in ranges)
-        interval = max(interval, widest / _LARGEST_GRID)
-        bottom = sum(count * math.floor(a / interval) for a, _, count in ranges)
-        top = sum(count * (math.ceil(b / interval) + 1) for _, b, count in ranges)
-        highest, _ = self._least(
-            lambda t, k: (k + self.steps * t * (t + 1) * interval**2 / 8 - math.log(_NEGLIGIBLE * left) + 0.01) / t
-        )
-        cut = math.ceil(highest / interval) + 1
+        spans = self._spans(tilt, left, coarse)
+        if coarse is not None:
+            interval = coarse.interval / math.ceil(coarse.interval / interval)
+        interval = max(interval, max(high - low for low, high in spans) / _LARGEST_GRID)
+        counts = [count for _, count in self.parts]
+        bottom = sum(count * math.floor(a / interval) for count, (a, _) in zip(counts, spans, strict=True))
+        top = sum(count * (math.ceil(b / interval) + 1) for count, (_, b) in zip(counts, spans, strict=True))
+        cut = math.ceil(self._highest(interval, left, tilt, coarse) / interval) + 1
         lost = _NEGLIGIBLE * left if cut < top else 0.0
         top = min(cut, top)
         damped = math.ceil((10.0 - math.log(left)) / (tilt * interval))
-        lowest = -top if math.isinf(low) else math.floor(low / interval)
+        lowest = -abs(top) if math.isinf(low) else math.floor(low / interval)
         lowest = max(min(lowest, top - damped), bottom)
         size = top - lowest + 1
         if size > 1.01 * _LARGEST_GRID:
-            return self._compose(interval * size / _LARGEST_GRID, tilt, left, low)
-        window = Window(interval=interval, low=lowest, size=size, tilt=tilt, tail=tail)
+            return self._compose(interval * size / _LARGEST_GRID, tilt, left, low, None)
+        window = Window(interval=interval, low=lowest, size=size, tilt=tilt, spans=spans)
         grid = compose_on_grid(self.parts, window)
         return replace(grid, p_infinite=grid.p_infinite + lost)
+
+    def _spans(self, tilt: float, left: float, coarse: GridLoss | None) -> tuple[tuple[float, float], ...]:
+        """Where to resolve a single step of each part.
+
+        Below, where the tilt leaves nothing; on a refined grid as on the coarse one, so that it dominates the refined.
+        """
+        tail = _NEGLIGIBLE * left / self.steps
+        ranges = [pair.loss_range(tail) for pair, _ in self.parts]
+        if coarse is not None:
+            floors = [coarse.interval * math.floor(a / coarse.interval) for a, _ in coarse.window.spans]
+        else:
+            least = -(20 + math.log(self.steps)) / tilt
+            floors = [max(low, min(least, high)) for low, high in ranges]
+        return tuple((a, max(a, high)) for a, (_, high) in zip(floors, ranges, strict=True))
+
+    def _highest(self, interval: float, left: float, tilt: float, coarse: GridLoss | None) -> float:
+        """A loss above which the finite mass of the composition is at most _NEGLIGIBLE * left.
+
+        By Chernoff; or since P(L > w + 1/t) <= delta(w) / (1 - e^(-1/t)), with the delta of a coarser grid.
+        """
+        lost = _NEGLIGIBLE * left
+        highest, _ = self._least(
+            lambda t, k: (k + self.steps * t * (t + 1) * interval**2 / 8 - math.log(lost) + 0.01) / t
+        )
+        if coarse is None:
+            return highest
+        found = coarse.epsilon(-math.expm1(-1 / tilt) * lost)
+        return min(highest, (coarse.loss(0) if found is None else found[0]) + 1 / tilt)
 
     def _least_tilt(self) -> float:
         """A tilt of two standard deviations of the loss: less would ask for a wide window and gain nothing."""
