@@ -12,6 +12,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)
+	rm -rf runs/demo
 	$(BIN)/silodp run cps-regions --out runs/demo
 
 test: $(STAMP)

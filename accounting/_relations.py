@@ -4,12 +4,13 @@ A relation says how two datasets may differ; a unit says in what. Both stand in 
 because an epsilon without them says nothing (Desfontaines, Pejó 2020).
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
+from accounting._errors import InvalidValue
 from accounting._validate import check_count
-
 
 T = TypeVar("T")
 
@@ -47,6 +48,19 @@ class Unit:
             return "record"
         plural = "" if self.records == 1 else "s"
         return f"individual with at most {self.records} record{plural} per silo"
+
+    @classmethod
+    def parse(cls, text: str) -> "Unit":
+        """The inverse of `str`.
+
+        Raises:
+            InvalidValue: for any other text.
+        """
+        match = re.fullmatch(r"individual with at most (\d+) records? per silo", text)
+        if match is None and text != "record":
+            allowed = "'record' or 'individual with at most k records per silo'"
+            raise InvalidValue(f"Expected unit={text!r} to be {allowed}.")
+        return cls() if match is None else cls(individual=True, records=int(match[1]))
 
 
 class Directions(NamedTuple, Generic[T]):

@@ -1,1 +1,57 @@
+"""Scenarios: what a run is, said in one file, and everything that turns the file into results.
 
+May import every other folder. Start with `load` and `run`:
+
+    from scenarios import load, run
+
+    result = run(load("digits-dirichlet", seed=1))
+    print(result.guarantee.sentence())
+
+The command line (`scenarios.cli`) is a thin layer over the same functions. Names are imported on first use, since
+torch and Flower take seconds to load and `silodp --help` needs neither.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scenarios._dataset import Dataset, prepare
+    from scenarios._errors import ScenarioError
+    from scenarios._load import load, names
+    from scenarios._plan import Plan, SiloPlan, make_plan
+    from scenarios._runner import RunResult, run
+    from scenarios._spec import Scenario
+
+_HOME = {
+    "Dataset": "_dataset",
+    "prepare": "_dataset",
+    "ScenarioError": "_errors",
+    "Plan": "_plan",
+    "SiloPlan": "_plan",
+    "make_plan": "_plan",
+    "RunResult": "_runner",
+    "run": "_runner",
+    "Scenario": "_spec",
+    "load": "_load",
+    "names": "_load",
+}
+
+__all__ = [
+    "Dataset",
+    "Plan",
+    "RunResult",
+    "Scenario",
+    "ScenarioError",
+    "SiloPlan",
+    "load",
+    "make_plan",
+    "names",
+    "prepare",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'scenarios' has no attribute {name!r}")
+    return getattr(import_module(f"scenarios.{_HOME[name]}"), name)

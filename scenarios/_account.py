@@ -1,0 +1,173 @@
+"""Pricing and checking files that lie around: ledgers, events files, exports of hashed ids."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast, get_args
+
+from accounting import (
+    AtMost,
+    Disjoint,
+    Federation,
+    HashedIds,
+    InvalidValue,
+    Ledger,
+    Membership,
+    Method,
+    Relation,
+    Unit,
+    Unknown,
+    account,
+    overlap,
+)
+
+LEDGER = "ledger.db"
+"""A run's or a silo's ledger, in its folder."""
+
+DEFAULT_DELTA = 1e-5
+"""The delta of an answer when neither delta nor epsilon is asked for."""
+
+FACTS = ("relation", "membership", "unit")
+"""What a run fixes in the ledger of every silo, so that its price cannot be told under other terms later."""
+
+Json = dict[str, object]
+
+
+def account_events(path: Path, *, method: str) -> Json:
+    """The answer to an events file.
+
+    Raises:
+        InvalidValue: for a file that breaks the contract, naming file and place.
+    """
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidValue(f"{path}: cannot be read as JSON: {error}") from None
+    try:
+        return account(document, method=_method(method))
+    except InvalidValue as error:
+        raise InvalidValue(f"{path}: {error}") from None
+
+
+def account_ledgers(
+    paths: Sequence[Path],
+    *,
+    delta: float | None,
+    epsilon: float | None,
+    relation: str | None,
+    membership: str | None,
+    method: str,
+) -> Json:
+    """The answer to what ledgers hold.
+
+    Args:
+        paths: ledgers, or folders with one.
+        delta, epsilon: at most one; without either, `DEFAULT_DELTA`.
+        relation, membership: in place of what the ledgers fixed; needed where they fixed nothing.
+        method: ``auto``, ``pld`` or ``rdp``.
+
+    Raises:
+        InvalidValue: for terms that are missing or contradict each other.
+        LedgerError: for a file that is no sound ledger.
+    """
+    with ExitStack() as stack:
+        files = [path / LEDGER if path.is_dir() else path for path in paths]
+        ledgers = [stack.enter_context(Ledger.open(file, read_only=True)) for file in files]
+        for ledger in ledgers:
+            ledger.verify()
+        fixed = _fixed(ledgers)
+        federation = Federation.from_ledger(
+            ledgers,
+            parse_membership(_term("membership", membership, fixed)),
+            _relation(_term("relation", relation, fixed), fixed),
+            Unit.parse(fixed.get("unit", "record")),
+        )
+    wanted = DEFAULT_DELTA if delta is None and epsilon is None else delta
+    guarantee = federation.guarantee(delta=wanted, epsilon=epsilon, method=_method(method))
+    rungs = federation.ladder(guarantee.delta)
+    return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs]}
+
+
+def parse_membership(text: str) -> Membership:
+    """A membership from ``disjoint``, ``at-most:M`` or ``unknown``.
+
+    Raises:
+        InvalidValue: for anything else.
+    """
+    kind, _, cap = text.partition(":")
+    if kind == "at-most" and cap.isdigit() and int(cap) >= 1:
+        return AtMost(int(cap))
+    if text not in ("disjoint", "unknown"):
+        raise InvalidValue(f"Expected membership={text!r} to be disjoint, at-most:M (M >= 1) or unknown.")
+    return Disjoint() if text == "disjoint" else Unknown()
+
+
+def membership_text(membership: Membership) -> str:
+    """The inverse of `parse_membership`."""
+    return f"at-most:{membership.silos}" if isinstance(membership, AtMost) else membership.kind
+
+
+def export_ids(silo: str, ids: Path, out: Path, key_file: Path) -> None:
+    """Write a silo's hashed ids from a list of ids, one a line, one for each record.
+
+    Raises:
+        InvalidValue: for a file that cannot be read or written, or a weak key.
+    """
+    try:
+        lines = [line.strip() for line in ids.read_text("utf-8").splitlines() if line.strip()]
+        key = key_file.read_bytes()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"Cannot read ids and key: {error}") from None
+    HashedIds.of(silo, lines, key).write(out)
+
+
+def check_overlap(files: Sequence[Path], membership: str) -> Json:
+    """Whether a declared membership holds for exported files of hashed ids, with the exact, private counts."""
+    found = overlap([HashedIds.read(file) for file in files])
+    sets = sorted((sorted(silos), count) for silos, count in found.individuals.items())
+    return {
+        "membership": membership,
+        "most_silos": found.most_silos,
+        "most_records": found.most_records,
+        "sets": [{"silos": silos, "individuals": count} for silos, count in sets],
+        "violations": list(found.violations(parse_membership(membership))),
+    }
+
+
+def _fixed(ledgers: Sequence[Ledger]) -> dict[str, str]:
+    """The terms that the ledgers' silos fixed, the same in all of them."""
+    terms: dict[str, str] = {}
+    for ledger in ledgers:
+        for silo in ledger.silos():
+            for name in FACTS:
+                value = ledger.fixed(silo, name)
+                if value is not None and terms.setdefault(name, value) != value:
+                    raise InvalidValue(
+                        f"{ledger.path}: silo {silo!r} has {name} {value!r}, others have {terms[name]!r}. Ledgers kept "
+                        "under different terms have no common price."
+                    )
+    return terms
+
+
+def _term(name: str, given: str | None, fixed: Mapping[str, str]) -> str:
+    value = given if given is not None else fixed.get(name)
+    if value is None:
+        raise InvalidValue(f"The ledgers fixed no {name}; give one with --{name}.")
+    return value
+
+
+def _relation(text: str, fixed: Mapping[str, str]) -> Relation:
+    if text not in list(Relation):
+        raise InvalidValue(f"Expected relation={text!r} to be one of {', '.join(Relation)}.")
+    if text == Relation.ADD_OR_REMOVE_ONE and fixed.get("relation", text) != text:
+        raise InvalidValue(
+            f"The ledgers were kept under {fixed['relation']}, where sizes are public: they say nothing under {text}."
+        )
+    return Relation(text)
+
+
+def _method(text: str) -> Method:
+    if text not in get_args(Method):
+        raise InvalidValue(f"Expected method={text!r} to be one of {', '.join(get_args(Method))}.")
+    return cast(Method, text)

@@ -1,0 +1,100 @@
+"""Checkpoints: all that a killed run needs to go on as if nothing had happened.
+
+One safetensors file, replaced atomically after every round, holds the model, the strategy's own arrays and, as JSON in
+the file's header, the round, the run's name, and the metrics and failures so far. Silos carry nothing from round to
+round (their noise streams are keyed by round and their optimiser starts afresh), so nothing of theirs is in it.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from scenarios._errors import RunError
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+class MetricRow(NamedTuple):
+    """One number of one round; `silo` is ``all`` for the federation as a whole."""
+
+    round: int
+    silo: str
+    metric: str
+    value: float
+
+
+class Failure(NamedTuple):
+    """A silo that was asked in a round and is not in its aggregate."""
+
+    round: int
+    silo: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """The state after `round` rounds of the run of that name."""
+
+    run: str
+    round: int
+    model: Arrays
+    strategy: Arrays = field(default_factory=dict)
+    metrics: list[MetricRow] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the file in one step, so that a reader or a kill sees the old one or the new one, whole."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint, durably and in one step."""
+    tensors = {f"model/{name}": array for name, array in checkpoint.model.items()}
+    tensors |= {f"strategy/{name}": array for name, array in checkpoint.strategy.items()}
+    header = {
+        "run": checkpoint.run,
+        "round": str(checkpoint.round),
+        "metrics": json.dumps(checkpoint.metrics),
+        "failures": json.dumps(checkpoint.failures),
+    }
+    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    write_atomically(path, save(contiguous, metadata=header))
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        RunError: where the file cannot be read as one.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata()
+            tensors: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return Checkpoint(
+            run=header["run"],
+            round=int(header["round"]),
+            model=_under("model/", tensors),
+            strategy=_under("strategy/", tensors),
+            metrics=[MetricRow(*row) for row in json.loads(header["metrics"])],
+            failures=[Failure(*row) for row in json.loads(header["failures"])],
+        )
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{path}: not a checkpoint of this program ({error}).") from error
+
+
+def _under(prefix: str, tensors: Arrays) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}

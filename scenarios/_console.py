@@ -1,0 +1,154 @@
+"""What the command line prints: live progress and tables, with rich."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.syntax import Syntax
+from rich.table import Table
+
+from accounting import Rung
+from scenarios._evaluate import HEADLINE
+from scenarios._plan import Plan
+from scenarios._report import headline, silo_rows
+from scenarios._runner import RunResult
+from scenarios._simulation import Progress
+from scenarios._spec import Scenario
+
+_console = Console()
+_PLAIN_LINES = 10
+
+
+@contextmanager
+def watch(scenario: Scenario) -> Iterator[Callable[[Progress], None]]:
+    """A callback that shows the run's progress: a live bar on a terminal, else about ten plain lines."""
+    if not sys.stderr.isatty():
+        yield _plain(time.monotonic())
+        return
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(scenario.name, total=scenario.training.rounds, state="preparing")
+        yield lambda now: bar.update(task, completed=now.round, state=_state(now))
+
+
+def _plain(began: float) -> Callable[[Progress], None]:
+    def show(now: Progress) -> None:
+        if now.silo is None and now.round % max(1, now.rounds // _PLAIN_LINES) == 0:
+            left = (time.monotonic() - began) / max(1, now.round) * (now.rounds - now.round)
+            print(f"round {now.round}/{now.rounds}  {_state(now)}  {left:.0f} s left", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _state(now: Progress) -> str:
+    silo = f"silo {now.silo}  " if now.silo else ""
+    failed = f"  {now.failures} failed" if now.failures else ""
+    return f"{silo}epsilon so far {now.epsilon:.3f}  {now.metric} {now.value:.4f}{failed}"
+
+
+def print_result(result: RunResult) -> None:
+    """The table of silos, the guarantee and where the files are."""
+    _print_warnings(result.plan)
+    metric = HEADLINE[result.scenario.data.task]
+    table = _table("silo", "size", "q", "sigma", "steps", "epsilon", metric)
+    for row in silo_rows(result.plan, result.guarantee, result.metrics, metric):
+        table.add_row(
+            row.silo,
+            str(row.size),
+            f"{row.sampling_rate:.4g}",
+            f"{row.noise_multiplier:.4g}",
+            str(row.steps),
+            f"{row.epsilon:.4g}",
+            row.metric,
+        )
+    _console.print(table)
+    _console.print(headline(result.scenario, result.guarantee, result.metrics), style="bold")
+    _console.print(result.guarantee.sentence())
+    _console.print(f"Written to {result.folder}: {', '.join(sorted(each.name for each in result.folder.iterdir()))}")
+
+
+def print_scenarios(scenarios: Sequence[Scenario]) -> None:
+    """One line a scenario."""
+    table = _table("name", "task", "what it is")
+    for scenario in scenarios:
+        table.add_row(scenario.name, scenario.data.task, scenario.description)
+    _console.print(table)
+
+
+def print_toml(text: str) -> None:
+    """TOML, coloured on a terminal."""
+    _console.print(Syntax(text, "toml", background_color="default") if _console.is_terminal else text, highlight=False)
+
+
+def print_plan(plan: Plan) -> None:
+    """The plan, a line a silo."""
+    table = _table("silo", "size", "q", "divisor", "sigma", "steps", "weight", f"epsilon at delta {plan.delta:g}")
+    for part in plan.silos:
+        schedule = part.schedule
+        table.add_row(
+            part.silo,
+            str(part.size),
+            f"{schedule.sampling_rate:.4g}",
+            f"{schedule.expected_batch:.4g}",
+            f"{schedule.noise_multiplier:.4g}",
+            str(part.steps),
+            f"{schedule.weight:.4f}",
+            f"{part.price.epsilon:.4g}",
+        )
+    _console.print(table)
+    _print_warnings(plan)
+
+
+def print_ladder(rungs: Sequence[Rung]) -> None:
+    """The methods side by side, the best first."""
+    table = Table("method", "epsilon", "what it composes", "delta", box=None, header_style="bold")
+    for rung in rungs:
+        table.add_row(rung.method, f"{rung.epsilon:.4g}", rung.description, rung.split)
+    _console.print(table)
+
+
+def print_account(answer: Mapping[str, object]) -> None:
+    """The answer to `silodp account`: the sentence, the silos, the methods."""
+    _console.print(str(answer["sentence"]), highlight=False)
+    table = _table("silo", "epsilon")
+    for silo, value in cast(Mapping[str, float | str], answer["per_silo"]).items():
+        table.add_row(silo, f"{float(value):.4g}")
+    _console.print(table)
+    rungs = cast(Sequence[Mapping[str, str]], answer["ladder"])
+    print_ladder([Rung(**{**rung, "epsilon": float(rung["epsilon"])}) for rung in rungs])
+
+
+def print_overlap(answer: Mapping[str, object]) -> None:
+    """Who is where, in numbers, and whether the declared membership holds."""
+    table = _table("silos", "individuals")
+    for row in cast(Sequence[Mapping[str, object]], answer["sets"]):
+        table.add_row(", ".join(cast(Sequence[str], row["silos"])), str(row["individuals"]))
+    _console.print(table)
+    for violation in cast(Sequence[str], answer["violations"]):
+        _console.print(f"Violation: {violation}", style="red", highlight=False)
+    if not answer["violations"]:
+        _console.print(f"The declared membership {answer['membership']!r} holds.")
+    _console.print("These counts are private: keep them where you ran this.")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    return table
+
+
+def _print_warnings(plan: Plan) -> None:
+    for warning in plan.warnings:
+        _console.print(f"Warning: {warning}", style="yellow")

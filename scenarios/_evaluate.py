@@ -1,0 +1,119 @@
+"""Oracle evaluation: the model on records held out from every silo.
+
+It lives on the simulator's side of the boundary. In a deployment nobody holds these records, so no guarantee covers
+what is chosen by looking at these numbers; the guarantee names it under "not covered".
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
+
+from scenarios._checkpoint import MetricRow
+from scenarios._dataset import Dataset
+from silos import Weights, load_weights
+
+Floats: TypeAlias = NDArray[np.float64]
+Metrics = dict[str, float]
+
+HEADLINE: Mapping[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
+"""The metric that a task is judged by; larger is better in each."""
+
+
+class Evaluator:
+    """Evaluates weights on the held-out records of a dataset.
+
+    Args:
+        model: the architecture; copied.
+        dataset: whose held-out records.
+    """
+
+    def __init__(self, model: torch.nn.Module, dataset: Dataset) -> None:
+        self._model = copy.deepcopy(model)
+        self._dataset = dataset
+
+    def rows(self, round: int, weights: Weights, *, by_silo: bool = False) -> list[MetricRow]:
+        """Metrics after a round: of the federation, and of each silo's own held-out records if `by_silo`.
+
+        A dataset with nothing held out has none.
+        """
+        data = self._dataset
+        if not len(data.test_labels):
+            return []
+        load_weights(self._model, weights)
+        outputs = predict(self._model, data.test_features)
+        groups = {"all": np.ones(len(outputs), dtype=np.bool_)}
+        if by_silo:
+            groups |= {silo: data.test_silos == silo for silo in data.shards}
+        return [
+            MetricRow(round, silo, metric, value)
+            for silo, rows in groups.items()
+            if rows.any()
+            for metric, value in score(data.task, outputs[rows], data.test_labels[rows], scale=data.label_scale).items()
+        ]
+
+
+def predict(model: torch.nn.Module, features: NDArray[np.float32], *, batch: int = 4096) -> Floats:
+    """The model's outputs on every record, shape (records, outputs)."""
+    model.eval()
+    with torch.no_grad():
+        rows = [model(torch.from_numpy(features[i : i + batch])) for i in range(0, len(features), batch)]
+    return torch.cat(rows).double().numpy()
+
+
+def score(task: str, outputs: Floats, labels: NDArray[np.generic], *, scale: float = 1.0) -> Metrics:
+    """Task metrics of outputs against labels.
+
+    Args:
+        task: ``binary`` (logits), ``multiclass`` (logits) or ``regression``.
+        outputs: shape (records, outputs), as `predict` gives them.
+        labels: shape (records,).
+        scale: one unit of a regression's scaled label in original units; errors are in original units.
+
+    Returns:
+        Metric name to value; a metric that the labels leave undefined (the AUC of one class) is left out. A model that
+        has diverged scores nan in its headline metric and has no other.
+    """
+    if not np.isfinite(outputs).all():
+        return {HEADLINE[task]: float("nan")}
+    return _SCORES[task](outputs, labels, scale)
+
+
+def _binary(outputs: Floats, labels: NDArray[np.generic], _: float) -> Metrics:
+    logits = outputs[:, 0]
+    metrics = {
+        "accuracy": float(np.mean((logits > 0) == (labels > 0))),
+        "loss": float(np.mean(np.logaddexp(0.0, logits) - labels * logits)),
+    }
+    if len(np.unique(labels)) == 2:
+        metrics["auc"] = float(roc_auc_score(labels, logits))
+    return metrics
+
+
+def _multiclass(outputs: Floats, labels: NDArray[np.generic], _: float) -> Metrics:
+    shifted = outputs - outputs.max(axis=1, keepdims=True)
+    probabilities = np.exp(shifted)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    return {
+        "accuracy": float(np.mean(outputs.argmax(axis=1) == labels)),
+        "loss": float(log_loss(labels, probabilities, labels=np.arange(outputs.shape[1]))),
+    }
+
+
+def _regression(outputs: Floats, labels: NDArray[np.generic], scale: float) -> Metrics:
+    errors = (outputs[:, 0] - labels) * scale
+    metrics = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
+    if len(labels) > 1 and np.var(labels) > 0:
+        metrics["r2"] = float(r2_score(labels, outputs[:, 0]))
+    return metrics
+
+
+_SCORES: Mapping[str, Callable[[Floats, NDArray[np.generic], float], Metrics]] = {
+    "binary": _binary,
+    "multiclass": _multiclass,
+    "regression": _regression,
+}

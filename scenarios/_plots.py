@@ -1,0 +1,100 @@
+"""The pictures of a run, drawn with matplotlib and embedded as SVG that follows the page's light or dark colours."""
+
+import io
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from scenarios._errors import RunError
+
+_INK = "#123456"
+"""Stands for the page's text colour while drawing; `svg` turns it into ``currentColor``."""
+
+_STYLE: dict[str, object] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "silodp",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.prop_cycle": mpl.cycler(color=["#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#14b8a6", "#ec4899"]),
+}
+
+MOST_LINES = 10
+"""More silos than this are drawn as a band with the worst silo named."""
+
+
+def metric_by_round(metrics: pd.DataFrame, metric: str) -> Figure:
+    """The federation's metric against the round.
+
+    Args:
+        metrics: tidy rows with columns round, silo, metric, value.
+        metric: which metric to draw.
+    """
+    rows = metrics[(metrics["metric"] == metric) & (metrics["silo"] == "all")]
+    with mpl.rc_context(_STYLE):
+        figure, axes = _figure("round", f"{metric} on held-out records")
+        axes.plot(rows["round"], rows["value"], marker="o", markersize=3)
+    return figure
+
+
+def epsilon_by_round(prices: pd.DataFrame, target: float | None) -> Figure:
+    """What each silo has spent after each round.
+
+    Args:
+        prices: rows with columns round, silo, epsilon.
+        target: the scenario's epsilon, drawn as a line; None draws none.
+    """
+    table = prices.pivot_table(index="round", columns="silo", values="epsilon", sort=False)
+    with mpl.rc_context(_STYLE):
+        figure, axes = _figure("round", "epsilon so far")
+        if table.shape[1] <= MOST_LINES:
+            for silo in table.columns:
+                axes.plot(table.index, table[silo], label=str(silo))
+        else:
+            axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), alpha=0.3, label="all silos")
+            axes.plot(table.index, table.max(axis=1), label="the worst silo")
+        if target is not None:
+            axes.axhline(target, linestyle="--", linewidth=1, color=_INK, label="target")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write the figure to a file; the suffix says in which format.
+
+    Raises:
+        RunError: for a suffix that is no picture's, or a file that cannot be written.
+    """
+    try:
+        with mpl.rc_context(_STYLE):
+            figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: the plot cannot be written: {error}") from None
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an inline SVG element, the same bytes for the same figure."""
+    buffer = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue().replace(_INK, "currentColor")
+    return re.sub(r"^.*?(?=<svg)", "", text, flags=re.DOTALL)
+
+
+def _figure(x_label: str, y_label: str):
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.2)
+    return figure, axes

@@ -1,0 +1,74 @@
+"""Prices of a run: the guarantee, and what each silo has spent after each round."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from accounting import AtMost, Disjoint, Federation, Guarantee, Ledger, Mechanism, Membership, Unit, Unknown, epsilon
+from scenarios._account import FACTS, membership_text
+from scenarios._spec import Scenario
+
+MOST_POINTS = 20
+"""Rounds of a run that are priced for its curve."""
+
+
+def membership_of(scenario: Scenario) -> Membership:
+    """Who may be in which silos, as the scenario declares and the loader enforces."""
+    if scenario.silos.membership == "at-most":
+        return AtMost(scenario.silos.max_silos or 1)
+    return Disjoint() if scenario.silos.membership == "disjoint" else Unknown()
+
+
+def unit_of(scenario: Scenario) -> Unit:
+    """An individual where the scenario names individuals, else a record."""
+    if scenario.data.individual is None:
+        return Unit()
+    return Unit(individual=True, records=scenario.data.records_per_individual)
+
+
+def terms(scenario: Scenario) -> dict[str, str]:
+    """What a run fixes in the ledger of every silo, so that it cannot be priced under other terms later."""
+    values = (scenario.privacy.relation, membership_text(membership_of(scenario)), unit_of(scenario))
+    return dict(zip(FACTS, map(str, values), strict=True))
+
+
+def price_run(scenario: Scenario, ledger: Ledger) -> Guarantee:
+    """The guarantee for everything that the ledger holds, at the scenario's delta."""
+    federation = Federation.from_ledger(ledger, membership_of(scenario), scenario.privacy.relation, unit_of(scenario))
+    return federation.guarantee(delta=scenario.privacy.delta)
+
+
+def epsilons_by_round(
+    scenario: Scenario, rounds: int, released: Mapping[str, Sequence[tuple[int, Mechanism]]]
+) -> pd.DataFrame:
+    """What each silo has spent after each round, at the scenario's delta.
+
+    Args:
+        scenario: whose relation and delta.
+        rounds: number of the last round.
+        released: each silo's releases with their rounds.
+
+    Returns:
+        Rows with columns round, silo, epsilon; at most `MOST_POINTS` rounds or so, the first and the last among them.
+    """
+    stride = max(1, -(-rounds // MOST_POINTS))
+    shown = sorted({1, rounds, *range(stride, rounds + 1, stride)})
+    known: dict[tuple[tuple[int, Mechanism], ...], dict[int, float]] = {}
+    for releases in map(tuple, released.values()):
+        if releases not in known:
+            known[releases] = {last: _spent(scenario, releases, last) for last in shown}
+    rows = [
+        (last, silo, price) for silo, releases in released.items() for last, price in known[tuple(releases)].items()
+    ]
+    return pd.DataFrame(rows, columns=["round", "silo", "epsilon"])
+
+
+def executed(ledger: Ledger) -> dict[str, list[tuple[int, Mechanism]]]:
+    """Each silo's releases with their rounds, as the ledger holds them."""
+    return {silo: [(charge.key.round, charge.priced()) for charge in ledger.charges(silo)] for silo in ledger.silos()}
+
+
+def _spent(scenario: Scenario, releases: Sequence[tuple[int, Mechanism]], last: int) -> float:
+    privacy = scenario.privacy
+    until = [mechanism for number, mechanism in releases if number <= last]
+    return epsilon(until, relation=privacy.relation, delta=privacy.delta).epsilon

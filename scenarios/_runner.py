@@ -1,0 +1,140 @@
+"""Runs: from a scenario to a model, a ledger, metrics, a guarantee and a report in one folder.
+
+A run that is killed at any moment goes on from its last checkpoint. A round that was charged but not checkpointed is
+run again from the same noise streams, which is the same release and reuses its row in the ledger.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from safetensors.numpy import save
+
+from accounting import Guarantee, Ledger
+from scenarios._account import LEDGER
+from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically
+from scenarios._dataset import prepare, public_sizes
+from scenarios._errors import RunError
+from scenarios._plan import Plan, make_plan
+from scenarios._price import epsilons_by_round, executed, price_run
+from scenarios._report import render_report
+from scenarios._simulation import Progress, Simulation
+from scenarios._spec import Scenario
+from silos import Weights
+
+CHECKPOINT = "checkpoint.safetensors"
+SCENARIO = "scenario.toml"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunResult:
+    """What a run came to.
+
+    Attributes:
+        scenario, plan: what was asked.
+        guarantee: what it gave away, from the ledger.
+        metrics: tidy rows with columns round, silo, metric, value; silo ``all`` is the federation.
+        failures: tidy rows with columns round, silo, reason.
+        model: the final weights by name.
+        folder: where the files are.
+    """
+
+    scenario: Scenario
+    plan: Plan
+    guarantee: Guarantee
+    metrics: pd.DataFrame
+    failures: pd.DataFrame
+    model: Weights
+    folder: Path
+
+
+def default_folder(scenario: Scenario) -> Path:
+    """Where a run is written when nobody says where."""
+    return Path("runs") / f"{scenario.name}-seed{scenario.seed}"
+
+
+def run(
+    scenario: Scenario,
+    *,
+    out: Path | str | None = None,
+    resume: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunResult:
+    """Run a scenario.
+
+    Args:
+        scenario: from `load`.
+        out: folder for the results, new or empty; None is `default_folder`.
+        resume: go on with the run of this scenario that was stopped in `out`; the results are the same bytes.
+        progress: called as the run goes on.
+
+    Raises:
+        ScenarioError: where the scenario or its data are not fit to run; nothing was written.
+        RunError: where the folder holds something else.
+        LedgerError: where the ledger cannot be written; the run can be resumed.
+    """
+    began = time.perf_counter()
+    dataset = prepare(scenario)
+    plan = make_plan(scenario, public_sizes(scenario, dataset))
+    simulation = Simulation(scenario, dataset, plan)
+    folder = Path(out) if out is not None else default_folder(scenario)
+    state = _start(folder, scenario, simulation, resume=resume)
+    with Ledger.open(folder / LEDGER, create=True) as ledger:
+        for after in simulation.rounds(ledger, state, progress or (lambda _: None)):
+            save_checkpoint(folder / CHECKPOINT, after)
+            state = after
+        guarantee = price_run(scenario, ledger)
+        prices = epsilons_by_round(scenario, scenario.training.rounds, executed(ledger))
+    result = RunResult(
+        scenario=scenario,
+        plan=plan,
+        guarantee=guarantee,
+        metrics=pd.DataFrame(state.metrics, columns=["round", "silo", "metric", "value"]),
+        failures=pd.DataFrame(state.failures, columns=["round", "silo", "reason"]),
+        model=state.model,
+        folder=folder,
+    )
+    _write(result, prices, seconds=time.perf_counter() - began)
+    return result
+
+
+def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: bool) -> Checkpoint:
+    """Make the folder, or find where the run in it stopped."""
+    if resume:
+        if not (folder / SCENARIO).is_file():
+            raise RunError(f"{folder}: holds no run to resume; leave out --resume to start one.")
+        start = simulation.initial()
+        if (folder / CHECKPOINT).exists():
+            start = load_checkpoint(folder / CHECKPOINT)
+        if (folder / SCENARIO).read_text("utf-8") != scenario.to_toml() or start.run != simulation.name:
+            raise RunError(
+                f"{folder}: holds a run of another scenario, seed, data or version. Resume with the same command that "
+                f"started it (its scenario is in {folder / SCENARIO}), or choose another --out."
+            )
+        return start
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise RunError(f"{folder}: is not empty. Choose another --out, or go on with the run in it by --resume.")
+        write_atomically(folder / SCENARIO, scenario.to_toml().encode())
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written: {error.strerror}.") from error
+    return simulation.initial()
+
+
+def _write(result: RunResult, prices: pd.DataFrame, *, seconds: float) -> None:
+    page = render_report(result, prices)
+    contents = {
+        "guarantee.json": json.dumps(result.guarantee.to_json(), indent=2).encode(),
+        "model.safetensors": save(result.model),
+        "metrics.csv": result.metrics.to_csv(index=False).encode(),
+        "metrics.parquet": result.metrics.to_parquet(index=False),
+        "failures.csv": result.failures.to_csv(index=False).encode(),
+        "report.html": page.encode(),
+        "timings.json": json.dumps({"seconds": round(seconds, 3)}).encode(),
+    }
+    for name, content in contents.items():
+        write_atomically(result.folder / name, content)

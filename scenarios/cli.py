@@ -1,0 +1,196 @@
+"""The command line: a thin layer over `scenarios` and `accounting`.
+
+Exit codes: 0 done, 1 an unexpected failure, 2 bad input (one message, nothing written), 130 interrupted. Everything
+heavy is imported inside the commands, so that help answers at once.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="silodp",
+    help="Federated learning across silos under differential privacy, with a guarantee that is right.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+Scenario = Annotated[str, typer.Argument(help="The name of a shipped scenario, or a path to a TOML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, as in training.rounds=5; repeatable."),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Replaces the scenario's seed.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+@app.command()
+def run(
+    scenario: Scenario,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; default runs/NAME-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+) -> None:
+    """Run a scenario and price it."""
+    from scenarios._console import print_result, watch
+    from scenarios._load import load
+    from scenarios._runner import default_folder
+    from scenarios._runner import run as run_scenario
+
+    loaded = load(scenario, overrides or (), seed)
+    with watch(loaded) as progress:
+        result = run_scenario(loaded, out=out or default_folder(loaded), resume=resume, progress=progress)
+    print_result(result)
+
+
+@app.command(name="list")
+def list_scenarios(as_json: AsJson = False) -> None:
+    """List the scenarios that ship with silodp."""
+    from scenarios._console import print_scenarios
+    from scenarios._load import load, names
+
+    shipped = [load(name) for name in names()]
+    if as_json:
+        print(json.dumps([{"name": each.name, "description": each.description} for each in shipped], indent=2))
+    else:
+        print_scenarios(shipped)
+
+
+@app.command()
+def show(scenario: Scenario, overrides: Overrides = None, seed: Seed = None, as_json: AsJson = False) -> None:
+    """Show a scenario with every default filled in, and its plan."""
+    from scenarios._console import print_plan, print_toml
+    from scenarios._dataset import prepare, public_sizes
+    from scenarios._load import load
+    from scenarios._plan import make_plan
+
+    loaded = load(scenario, overrides or (), seed)
+    plan = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
+    if as_json:
+        print(
+            json.dumps(
+                {"scenario": loaded.model_dump(mode="json", exclude_none=True), "plan": plan.to_json()}, indent=2
+            )
+        )
+    else:
+        print_toml(loaded.to_toml())
+        print_plan(plan)
+
+
+@app.command()
+def plan(
+    scenario: Scenario,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw epsilon by round to this file (.svg, .png or .pdf).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Price a scenario before it runs: every silo, every method, and how many rounds the budget affords."""
+    from scenarios._console import print_ladder, print_plan
+    from scenarios._dataset import prepare, public_sizes
+    from scenarios._load import load
+    from scenarios._plan import affordable_rounds, make_plan, planned_federation, planned_prices
+
+    loaded = load(scenario, overrides or (), seed)
+    made = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
+    rungs = planned_federation(loaded, made).ladder(made.delta)
+    rounds = affordable_rounds(loaded, made)
+    if plot is not None:
+        from scenarios._plots import epsilon_by_round, save_figure
+
+        save_figure(epsilon_by_round(planned_prices(loaded, made), loaded.privacy.epsilon), plot)
+    if as_json:
+        answer = made.to_json() | {"ladder": [rung.to_json() for rung in rungs], "affordable_rounds": rounds}
+        print(json.dumps(answer, indent=2))
+        return
+    print_plan(made)
+    print_ladder(rungs)
+    if rounds is not None:
+        print(f"At this noise, epsilon = {loaded.privacy.epsilon:g} affords {rounds} rounds.")
+
+
+@app.command()
+def account(
+    ledgers: Annotated[
+        list[Path] | None, typer.Argument(help="Ledger files, or folders that hold a ledger.db.")
+    ] = None,
+    events: Annotated[Path | None, typer.Option(help="An events file, for releases made elsewhere.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Answer with epsilon at this delta.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Answer with delta at this epsilon.")] = None,
+    relation: Annotated[
+        str | None, typer.Option(help="Neighbouring relation; default: the one the ledger fixed.")
+    ] = None,
+    membership: Annotated[
+        str | None, typer.Option(help="disjoint, at-most:M or unknown; default: the one the ledger fixed.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="auto, pld or rdp.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Price what ledgers hold, or an events file."""
+    from scenarios._account import account_events, account_ledgers
+    from scenarios._console import print_account
+
+    if (events is None) == (not ledgers):
+        raise typer.BadParameter("give either ledgers or --events FILE")
+    if events is not None:
+        answer = account_events(events, method=method)
+    else:
+        answer = account_ledgers(
+            ledgers or [], delta=delta, epsilon=epsilon, relation=relation, membership=membership, method=method
+        )
+    if as_json:
+        print(json.dumps(answer, indent=2))
+    else:
+        print_account(answer)
+
+
+@app.command()
+def overlap(
+    files: Annotated[list[Path], typer.Argument(help="Files of hashed ids, one a silo (see --hash).")],
+    hash_ids: Annotated[
+        str | None,
+        typer.Option(
+            "--hash", metavar="SILO", help="Write hashed ids of this silo: FILES are a list of ids and the output."
+        ),
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="With --hash: the secret that all silos share and the server does not hold.")
+    ] = None,
+    membership: Annotated[str, typer.Option(help="What is declared: disjoint, at-most:M or unknown.")] = "disjoint",
+    as_json: AsJson = False,
+) -> None:
+    """Check a declared membership from hashed ids. The counts are private: they stay with whoever runs this."""
+    from scenarios._account import check_overlap, export_ids
+    from scenarios._console import print_overlap
+
+    if hash_ids is not None:
+        if len(files) != 2 or key_file is None:
+            raise typer.BadParameter("--hash SILO needs --key-file FILE and two files: ids, one a line, and the output")
+        export_ids(hash_ids, files[0], files[1], key_file)
+        return
+    answer = check_overlap(files, membership)
+    if as_json:
+        print(json.dumps(answer, indent=2))
+    else:
+        print_overlap(answer)
+    if answer["violations"]:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Entry point: expected errors become one message and exit code 2."""
+    try:
+        app()
+    except Exception as error:  # narrowed below: naming the class here would load numpy before help is printed
+        from accounting import SilodpError
+
+        if not isinstance(error, SilodpError):
+            raise
+        print(f"silodp: {error}", file=sys.stderr)
+        sys.exit(2)
