@@ -219,11 +219,15 @@ class Ledger:
             silo: a silo without rows has released nothing.
             run: one run only; all runs when None.
         """
-        return [charge.priced() for charge in self._charges(silo, run)]
+        return [charge.priced() for charge in self.charges(silo, run)]
+
+    def charges(self, silo: str, run: str | None = None) -> list[Charge]:
+        """Every charge of the silo with its key and what came of it, in the order of the charges."""
+        return [each for each in self._log.chain(silo).charges.values() if run in (None, each.key.run)]
 
     def charged(self, silo: str, run: str | None = None) -> list[Mechanism]:
         """What the silo was charged, every charge with all its steps whatever came of it; what a budget counts."""
-        return [charge.mechanism for charge in self._charges(silo, run)]
+        return [charge.mechanism for charge in self.charges(silo, run)]
 
     def declared(self, silo: str, run: str | None = None) -> list[Mechanism]:
         """The most that the runs can give away by their own declarations, whatever they execute.
@@ -232,7 +236,7 @@ class Ledger:
             LedgerError: when a run charged the silo without having declared anything, so that its maximum is unknown.
         """
         declared = self._log.chain(silo).declared
-        if open_ended := {charge.key.run for charge in self._charges(silo, run)} - set(declared):
+        if open_ended := {charge.key.run for charge in self.charges(silo, run)} - set(declared):
             raise LedgerError(f"{self.path}: run {min(open_ended)!r} declared no schedule to silo {silo!r}.")
         return [each.whole() for name, declarations in declared.items() if run in (None, name) for each in declarations]
 
@@ -303,9 +307,6 @@ class Ledger:
     def _sorted_rows(self) -> list[Row]:
         self.verify()
         return sorted(self._log.rows(), key=lambda row: (row.silo, row.sequence))
-
-    def _charges(self, silo: str, run: str | None) -> list[Charge]:
-        return [each for each in self._log.chain(silo).charges.values() if run in (None, each.key.run)]
 
     def _find(self, charge: Charge) -> tuple[Chain, Charge]:
         chain = self._log.chain(charge.silo)
