@@ -54,17 +54,16 @@ def _curve(parts: Parts, losses: Array) -> Array:
 
     It is H(a) - max(0, 1 - a) for H(a) = sup_S P(S) - a Q(S). Kept apart from the known part, nothing cancels.
     """
-    interval = float(losses[1] - losses[0])
     steps = sum(count for _, count in parts)
-    window = Window(interval=interval, low=-POINTS, size=losses.size, tilt=0.0, tail=_TAIL / max(steps, 1))
-    grid = compose_on_grid(parts, window)
-    p = grid.p[: losses.size].copy()
-    p[-1] += grid.p[losses.size :].sum()
+    spans = tuple(pair.loss_range(_TAIL / steps) for pair, _ in parts)
+    interval = float(losses[1] - losses[0])
+    grid = compose_on_grid(parts, Window(interval=interval, low=-POINTS, size=losses.size, tilt=0.0, spans=spans))
+    p, beyond = grid.p[: losses.size], float(grid.p[losses.size :].sum()) + grid.p_infinite + _TAIL
     q = p * np.exp(-losses)
     ratios = np.exp(losses)
     above, q_above = (np.append(np.cumsum(mass[:0:-1])[::-1], 0.0) for mass in (p, q))
     q_only = max(1.0 - float(q.sum()), 0.0)
-    high = grid.p_infinite + above - ratios * q_above
+    high = beyond + above - ratios * q_above
     low = ratios * (q_only + np.cumsum(q)) - np.cumsum(p)
     return np.maximum(np.where(losses >= 0, high, low), 0.0)
 

@@ -96,7 +96,7 @@ class Guarantee:
             why = "" if self.delta >= 1 else " no finite epsilon bounds what was released"
             why = why or " it allows any outcome at all"
             return f"There is no guarantee for {what}: at delta = {shown}{why}. {end}"
-        factor = _ceil(math.exp(self.epsilon), 3) if self.epsilon < 14 else f"e^{_ceil(self.epsilon, 4)}"
+        factor = _ceil(math.exp(self.epsilon), 3) if self.epsilon < 6.9 else f"e^{_ceil(self.epsilon, 4)}"
         plus = "" if self.delta == 0 else f", plus {_ceil(self.delta, 6)}"
         return (
             f"For {what}, and for anything that {self.scope}, could observe: {verb} that {self._noun} makes it at most "

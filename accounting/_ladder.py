@@ -27,8 +27,8 @@ from accounting._errors import Unsupported
 from accounting._guarantee import number_to_json
 from accounting._membership import Unknown
 from accounting._pairs import Pair
-from accounting._parts import Parts, coalesced
-from accounting._pld import compose_losses
+from accounting._parts import Parts
+from accounting._pld import LossDistribution
 from accounting._questions import EpsilonAt
 from accounting._release import Law, Release, law_of
 
@@ -183,7 +183,7 @@ def _composed(rounds: Rounds, delta: float) -> float:
         parts: list[tuple[Pair, int]] = []
         for one, times in rounds:
             parts += [(pair, steps * times) for pair, steps in worst_curve(_candidates(one, side))]
-        answers.append(compose_losses(coalesced(parts)).epsilon(delta))
+        answers.append(LossDistribution(parts).epsilon(delta))
     return max(answers)
 
 

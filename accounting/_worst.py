@@ -18,7 +18,7 @@ from accounting._errors import InvalidValue, Unsupported
 from accounting._exposures import Exposure
 from accounting._mechanism import Mechanism
 from accounting._parts import Parts, coalesced, directed_parts
-from accounting._pld import compose_losses
+from accounting._pld import LossDistribution
 from accounting._questions import Question
 from accounting._rdp import ORDERS
 from accounting._relations import Directions, Relation
@@ -177,7 +177,7 @@ def _price(costs: Costs, exposure: Exposure, question: Question, method: Method)
 def _ask(parts: Parts, question: Question) -> float:
     if not parts:
         return question.of_nothing
-    return question.of_losses(compose_losses(parts))
+    return question.of_losses(LossDistribution(parts))
 
 
 @lru_cache(maxsize=1 << 14)
