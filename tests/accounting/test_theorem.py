@@ -111,6 +111,12 @@ def test_the_maximum_in_each_round_then_composed_is_valid_and_looser():
     assert looser > 0
 
 
+def test_losing_and_gaining_an_individual_are_reverses_of_each_other():
+    for attaining in (False, True):
+        for system in systems((2, 2, 3), 20, attaining=attaining):
+            assert system.bound(additions((0, 1))) == system.bound(removals((0, 1))).reversed()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [*SHAPES, (3, 3, 3), (4, 3, 2)], ids=str)
 @pytest.mark.parametrize("attaining", [False, True], ids=["loose", "attaining"])
