@@ -6,7 +6,8 @@ exact at the grid's points and never too small between. Losses are tilted, p_j e
 transform and tilted back after, so that its rounding is relative to the tail that matters and not to the bulk. What
 remains of it is bounded and added:
 
-- transforms: 2-norm error at most 7 u log2(size) of the input's (Higham 2002, Theorem 24.2), and powers of it;
+- transforms: each output is a sum of inputs that passed at most log2(size) butterflies, each of relative error at most
+  7 u (Higham 2002, section 24.1), so it errs by at most 7 u log2(size) times the input's sum; and powers of it;
 - logarithms and powers: a few u for each step composed.
 
 Losses above the window are the caller's to bound; those below it wrap round to its top, which only ever adds.
@@ -59,11 +60,13 @@ class GridLoss:
         window: the grid.
         p: P-mass at each point.
         p_infinite: P-mass at infinite loss.
+        log_scale: ln E[e^(tilt * loss)] over finite losses, to which rounding is relative.
     """
 
     window: Window
     p: Array
     p_infinite: float
+    log_scale: float
 
     @property
     def interval(self) -> float:
@@ -82,6 +85,10 @@ class GridLoss:
     def _q_above(self, index: int) -> float:
         """Q-mass at losses above a grid point, times exp(its loss)."""
         return float(self.p[index + 1 :] @ self._decay[: self.p.size - 1 - index])
+
+    def gap(self, epsilon: float, delta: float) -> float:
+        """ln of the Chernoff bound on delta at this tilt over delta itself: by its exponential rounding has grown."""
+        return self.log_scale - self.window.tilt * epsilon - math.log(delta)
 
     def loss(self, index: int) -> float:
         """The loss at the grid point of an index into p."""
@@ -158,10 +165,9 @@ def compose_on_grid(parts: Parts, window: Window) -> GridLoss:
         folded = _fold(tilted, first, size)
         spectrum = real_transform(folded)
         modulus = np.abs(spectrum)
-        error = transform_error * math.sqrt(size) * float(np.linalg.norm(folded))
         with np.errstate(divide="ignore"):
             log_modulus += count * np.log(modulus)
-        log_bound += count * np.log(modulus + error)
+        log_bound += count * np.log(modulus + transform_error)
         phase += count * np.angle(spectrum)
         log_scale += count * (log_mass + 8 * _UNIT * (1 + abs(log_mass)))
         log_finite += count * math.log1p(-min(p_infinite, 1.0)) if p_infinite < 1 else -math.inf
@@ -169,11 +175,11 @@ def compose_on_grid(parts: Parts, window: Window) -> GridLoss:
     modulus = np.where(log_modulus > _FAINTEST, np.exp(np.maximum(log_modulus, _FAINTEST)), 0.0)
     composed = inverse_real_transform(modulus * np.exp(1j * phase), size)
     spread = np.exp(log_bound) - modulus + 10 * _UNIT * (steps + 1) * np.exp(log_bound)
-    error = 2 * float(spread.sum()) / size + transform_error * float(np.linalg.norm(composed))
+    error = 2 * float(spread.sum() + transform_error * modulus.sum()) / size
     composed = np.maximum(np.roll(composed, -(window.low % size)), 0.0) + error
     losses = window.interval * (window.low + np.arange(size))
     p = np.exp(np.clip(np.log(composed) + log_scale - window.tilt * losses, _LEAST_LOG_MASS, 0.0))
-    return GridLoss(window, p, -math.expm1(log_finite))
+    return GridLoss(window, p, -math.expm1(log_finite), log_scale)
 
 
 def _tilt(grid: Array, first: int, window: Window) -> tuple[Array, float]:
