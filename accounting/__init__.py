@@ -22,8 +22,12 @@ from accounting._errors import (
     SilodpError,
     Unsupported,
 )
+from accounting._events import Events, account, events_schema, parse_events
+from accounting._exposures import Exposure
+from accounting._federation import Federation
 from accounting._gaussian import Gaussian, SampledGaussian
 from accounting._guarantee import Guarantee
+from accounting._ladder import Rung
 from accounting._ledger import Ledger
 from accounting._ledger_chain import Charge
 from accounting._mechanism import Mechanism, mechanism_from_json, mechanisms
@@ -34,6 +38,7 @@ from accounting._pairs import DiscretePair, Pair
 from accounting._relations import Directions, Relation, Unit
 from accounting._release import Release
 from accounting._responses import RandomisedResponse
+from accounting._selection import RepeatAndSelect
 
 __all__ = [
     "ApproximateEpsilon",
@@ -45,6 +50,9 @@ __all__ = [
     "DiscreteLaplace",
     "DiscretePair",
     "Disjoint",
+    "Events",
+    "Exposure",
+    "Federation",
     "FixedBatchGaussian",
     "Gaussian",
     "Guarantee",
@@ -65,6 +73,8 @@ __all__ = [
     "RandomisedResponse",
     "Relation",
     "Release",
+    "RepeatAndSelect",
+    "Rung",
     "SampledGaussian",
     "SampledLaplace",
     "Sets",
@@ -75,10 +85,13 @@ __all__ = [
     "Unknown",
     "Unsupported",
     "ZeroConcentrated",
+    "account",
     "enforce_cap",
+    "events_schema",
     "hash_ids",
     "mechanism_from_json",
     "mechanisms",
     "membership_from_json",
     "overlap",
+    "parse_events",
 ]

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import binom
 
 
 def basic(epsilons: Sequence[float]) -> float:
@@ -47,7 +46,8 @@ def optimal(epsilon: float, steps_delta: float, steps: int, delta: float) -> flo
         return math.inf
     heads = np.arange(steps + 1)
     losses = (2 * heads - steps) * epsilon
-    weights = binom.pmf(heads, steps, 1 / (1 + math.exp(-epsilon)))
+    choices = np.concatenate([[0.0], np.cumsum(np.log((steps - heads[1:] + 1) / heads[1:]))])
+    weights = np.exp(choices - steps * math.log1p(math.exp(-epsilon)) - (steps - heads) * epsilon)
     leaked = -math.expm1(steps * math.log1p(-steps_delta)) if steps_delta < 1 else 1.0
     if leaked > delta:
         return math.inf

@@ -148,7 +148,7 @@ def _within(key: str, value: object, question: type[EpsilonAt] | type[DeltaAt]) 
 def _releases(values: object, place: str) -> list[Release]:
     if not isinstance(values, list):
         raise InvalidValue(f"{place} = {values!r}: expected a list of releases.")
-    return [_release(value, f"{place}[{index}]") for index, value in enumerate(_list(values))]
+    return [_release(value, f"{place}[{index}]") for index, value in enumerate(cast(list[object], values))]
 
 
 def _release(value: object, place: str) -> Release:
@@ -190,15 +190,14 @@ def _typed(value: object, hint: object, place: str) -> object:
     if value is None and NoneType in options:
         return None
     if isinstance(value, list) and any(get_origin(option) is tuple for option in options):
-        return tuple(
-            _mechanism(_mapping(each, f"{place}[{i}]"), f"{place}[{i}]") for i, each in enumerate(_list(value))
-        )
+        items = [(each, f"{place}[{index}]") for index, each in enumerate(cast(list[object], value))]
+        return tuple(_mechanism(_mapping(each, where), where) for each, where in items)
     words = any(get_origin(one) is Literal or (isinstance(one, type) and issubclass(one, str)) for one in options)
     if isinstance(value, str) and words:
         return value
     if float in options and isinstance(value, int | float) and not isinstance(value, bool):
         return _number(value, place)
-    if int in options and _is_integer(value):
+    if int in options and _is_integer(cast(object, value)):
         return int(cast(float, value))
     raise InvalidValue(f"{place} = {value!r}: expected {_described(options, words)}.")
 
@@ -260,10 +259,6 @@ def _mapping(value: object, place: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise InvalidValue(f"{place} = {value!r}: expected an object.")
     return cast(Mapping[str, object], value)
-
-
-def _list(value: object) -> list[object]:
-    return cast(list[object], value)
 
 
 def _number(value: object, place: str) -> float:

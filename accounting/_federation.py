@@ -87,8 +87,8 @@ class Federation:
                         f"Silo {silo!r} released by {mechanism.name}, which does not bound a change of "
                         f"{self.unit.records} records; the unit is a{'n' * self.unit.individual} {self.unit}."
                     )
-        one_set = next(self.membership.sets([list(self.silos)]), ())
-        if self.data_may_react and (self.may_move or len(one_set) < len(self.silos)):
+        together = self.membership.cap(len(self.silos)) == len(self.silos)
+        if self.data_may_react and (self.may_move or not together):
             raise Unsupported(
                 "Where data may react to releases, the max over silos (or sets) is not a guarantee for delta > 0 "
                 "(Henzinger, Safavi, Vadhan, arXiv 2411.03299). Use the membership Unknown(), which composes all "
@@ -154,6 +154,10 @@ class Federation:
         """The trade-off curve: the largest true positive rate of any attack at a false positive rate in [0, 1]."""
         return self.worst(PowerAt(false_positive_rate), method).value
 
+    def price(self, exposure: Exposure, *, delta: float, method: Method = "auto") -> float:
+        """The epsilon of one exposure alone, for looking behind the worst."""
+        return worst(self.costs, [exposure], EpsilonAt(delta), method, None).value
+
     def worst(self, question: Question, method: Method = "auto") -> Answer:
         """The worst exposure for one question, with its answer and how it was computed."""
         if not self.silos:
@@ -187,20 +191,24 @@ class Federation:
             epsilon: in [0, inf].
             method: ``pld``, ``rdp`` or ``auto``.
         """
-        if (delta is None) == (epsilon is None):
+        if delta is not None and epsilon is None:
+            answer = self.worst(EpsilonAt(delta), method)
+            epsilon = answer.value
+        elif epsilon is not None and delta is None:
+            answer = self.worst(DeltaAt(epsilon), method)
+            delta = min(answer.value, 1.0)
+        else:
             raise InvalidValue("Expected either delta or epsilon, and not both.")
-        answer = self.worst(DeltaAt(epsilon) if delta is None else EpsilonAt(delta), method)
-        at = min(answer.value, 1.0) if delta is None else delta
         return Guarantee(
-            epsilon=answer.value if epsilon is None else epsilon,
-            delta=at,
+            epsilon=epsilon,
+            delta=delta,
             unit=self.unit,
             relation=self.relation,
             method=answer.method,
             upper_bound=answer.method == "rdp",
             worst=answer.exposure.silos,
             moved=bool(answer.exposure.leaves and answer.exposure.enters),
-            per_silo={silo: one.value for silo, one in self.per_silo(EpsilonAt(at), method).items()},
+            per_silo={silo: one.value for silo, one in self.per_silo(EpsilonAt(delta), method).items()},
             assumptions=self.assumptions(),
             heads=self.heads,
         )

@@ -37,6 +37,10 @@ class Question(ABC):
         return 0.0
 
     @abstractmethod
+    def of_pure(self, loss: float) -> float:
+        """An upper bound where the privacy loss is never above `loss`; inf where that says nothing."""
+
+    @abstractmethod
     def in_range(self, answer: float) -> bool:
         """Whether PLD may be asked, or believed, at this answer."""
 
@@ -56,6 +60,9 @@ class EpsilonAt(Question):
     def of_renyi(self, values: Array) -> float:
         return epsilon_from_renyi(ORDERS, values, self.delta)
 
+    def of_pure(self, loss: float) -> float:
+        return loss
+
     def in_range(self, answer: float) -> bool:  # noqa: ARG002
         return self.delta >= SMALLEST_PLD_DELTA
 
@@ -74,6 +81,9 @@ class DeltaAt(Question):
 
     def of_renyi(self, values: Array) -> float:
         return delta_from_renyi(ORDERS, values, self.epsilon)
+
+    def of_pure(self, loss: float) -> float:
+        return 0.0 if loss <= self.epsilon else math.inf
 
     def in_range(self, answer: float) -> bool:
         return answer >= SMALLEST_PLD_DELTA
@@ -102,6 +112,9 @@ class PowerAt(Question):
             for epsilon in epsilons
         )
         return min(1.0, min(lines))
+
+    def of_pure(self, loss: float) -> float:
+        return math.exp(min(loss, 700.0)) * self.false_positive_rate
 
     def in_range(self, answer: float) -> bool:  # noqa: ARG002
         return True

@@ -5,8 +5,9 @@ bound microseconds, so the candidates are ordered by their Renyi bound and compo
 is below the best answer: what is left cannot be worse.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Literal, TypeAlias
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from accounting._errors import InvalidValue, Unsupported
 from accounting._exposures import Exposure
 from accounting._mechanism import Mechanism
-from accounting._parts import Parts, coalesced, directed_parts
+from accounting._parts import Parts, coalesced, directed_parts, greatest_loss
 from accounting._pld import LossDistribution
 from accounting._questions import Question
 from accounting._rdp import ORDERS
@@ -128,49 +129,69 @@ def worst(costs: Costs, exposures: Iterable[Exposure], question: Question, metho
     if method not in ("auto", "pld", "rdp"):
         raise InvalidValue(f"Expected method={method!r} to be one of auto, pld, rdp.")
     candidates = list(exposures)
-    if len(candidates) == 1 and method != "rdp":
+    if len(candidates) == 1:
         return _price(costs, candidates[0], question, method)
-    bounded = [(max(map(question.of_renyi, costs.renyi(one))), index) for index, one in enumerate(candidates)]
-    bounded.sort(key=lambda item: (-item[0], item[1]))
-    top = Answer(value=bounded[0][0], exposure=candidates[bounded[0][1]], method="rdp")
+    bounded = sorted(_bounds(costs, candidates, question), reverse=True)
     if method == "rdp":
-        return top
+        return _by_renyi(costs, candidates[-bounded[0][1]], question)
     best: Answer | None = None
-    for tried, (bound, index) in enumerate(bounded):
-        if best is not None and bound <= best.value:
+    for tried, (value, place) in enumerate(bounded):
+        if best is not None and value <= best.value:
             break
         if limit is not None and tried >= limit:
-            return Answer(value=bound, exposure=candidates[index], method="rdp")
-        answer = _price(costs, candidates[index], question, method)
+            return _by_renyi(costs, candidates[-place], question)
+        answer = _price(costs, candidates[-place], question, method)
         if best is None or answer.value > best.value:
             best = answer
-    return best or top
+    if best is None:
+        raise InvalidValue("Expected at least one exposure.")
+    return best
+
+
+def _bounds(costs: Costs, candidates: Sequence[Exposure], question: Question) -> list[tuple[float, int]]:
+    """A Renyi bound of each candidate with minus its place, so that of equal bounds the first sorts as the largest.
+
+    They only rule candidates out, so that how loose they are is nobody's concern.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [(_renyi_bound(costs, one, question), -place) for place, one in enumerate(candidates)]
+
+
+def _renyi_bound(costs: Costs, exposure: Exposure, question: Question) -> float:
+    return max(map(question.of_renyi, costs.renyi(exposure)))
+
+
+def _by_renyi(costs: Costs, exposure: Exposure, question: Question) -> Answer:
+    return Answer(value=_renyi_bound(costs, exposure, question), exposure=exposure, method="rdp")
 
 
 def bound(costs: Costs, cap: int, question: Question, *, moves: bool) -> Answer:
     """A Renyi bound on every exposure of at most `cap` silos; it names those that are worst alone."""
     value = max(map(question.of_renyi, costs.largest(cap, moves=moves)))
-    alone = {silo: max(map(question.of_renyi, costs.renyi(costs.alone(silo)))) for silo in costs.laws}
-    named = sorted(alone, key=lambda silo: (-alone[silo], silo))[:cap]
+    alone = dict(zip(costs.laws, _bounds(costs, [costs.alone(silo) for silo in costs.laws], question), strict=True))
+    named = sorted(alone, key=lambda silo: alone[silo], reverse=True)[:cap]
     return Answer(value=value, exposure=Exposure(stays=tuple(named)), method="rdp")
 
 
 def _price(costs: Costs, exposure: Exposure, question: Question, method: Method) -> Answer:
     """One exposure by PLD, or by Renyi where PLD cannot be trusted and the method leaves the choice."""
+    if method == "rdp":
+        return _by_renyi(costs, exposure, question)
     try:
         parts = costs.parts(exposure)
     except Unsupported:
         if method == "pld":
             raise
-        parts = None
-    if parts is not None:
-        trusted = all(pair.suits_pld for pair, _ in chain(*parts))
-        if method == "pld" or (trusted and question.in_range(1.0)):
-            value = max(_ask(direction, question) for direction in parts)
-            if method == "pld" or question.in_range(value):
-                return Answer(value=value, exposure=exposure, method="pld")
-    value = max(map(question.of_renyi, costs.renyi(exposure)))
-    return Answer(value=value, exposure=exposure, method="rdp")
+        return _by_renyi(costs, exposure, question)
+    trusted = all(pair.suits_pld for pair, _ in parts.remove + parts.add)
+    if method == "pld" or (trusted and question.in_range(1.0)):
+        value = max(_ask(direction, question) for direction in parts)
+        if method == "pld" or question.in_range(value):
+            return Answer(value=value, exposure=exposure, method="pld")
+    answer = _by_renyi(costs, exposure, question)
+    pure = max(question.of_pure(greatest_loss(direction)) for direction in parts)
+    return replace(answer, value=pure, method="pld") if pure < answer.value else answer
 
 
 @lru_cache(maxsize=1 << 14)
