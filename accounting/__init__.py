@@ -12,6 +12,7 @@ file. Modules are private; everything public is here.
 
 from accounting._additive import DiscreteGaussian, DiscreteLaplace, Laplace, SampledLaplace
 from accounting._batches import FixedBatchGaussian, ShuffledGaussian, TruncatedSampledGaussian
+from accounting._budget import Budget
 from accounting._claims import ApproximateEpsilon, NonPrivate, PureEpsilon, ZeroConcentrated
 from accounting._errors import (
     BudgetExhausted,
@@ -26,7 +27,7 @@ from accounting._events import Events, account, events_schema, parse_events
 from accounting._exposures import Exposure
 from accounting._federation import Federation
 from accounting._gaussian import Gaussian, SampledGaussian
-from accounting._guarantee import Guarantee
+from accounting._guarantee import Guarantee, number_to_json
 from accounting._ladder import Rung
 from accounting._ledger import Ledger
 from accounting._ledger_chain import Charge
@@ -39,10 +40,12 @@ from accounting._relations import Directions, Relation, Unit
 from accounting._release import Release
 from accounting._responses import RandomisedResponse
 from accounting._selection import RepeatAndSelect
+from accounting._worst import Method
 
 __all__ = [
     "ApproximateEpsilon",
     "AtMost",
+    "Budget",
     "BudgetExhausted",
     "Charge",
     "Directions",
@@ -65,6 +68,7 @@ __all__ = [
     "LedgerError",
     "Mechanism",
     "Membership",
+    "Method",
     "MultiRecordSampledGaussian",
     "NonPrivate",
     "Overlap",
@@ -92,6 +96,7 @@ __all__ = [
     "mechanism_from_json",
     "mechanisms",
     "membership_from_json",
+    "number_to_json",
     "overlap",
     "parse_events",
 ]
