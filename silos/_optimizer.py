@@ -11,12 +11,12 @@ Clipping, accumulation over physical batches, the divisor and the step hook are 
 # Opacus hangs a step's sums and per-record gradients on parameters, as attributes that torch does not declare.
 # pyright: reportAttributeAccessIssue=false
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 from torch import nn
 
 _NO_NOISE = np.random.Generator(np.random.SFC64(0))
@@ -38,6 +38,9 @@ class StreamOptimizer(DPOptimizer):
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         inner = torch.optim.SGD(parameters, lr=1.0)
         super().__init__(inner, noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=1, loss_reduction="mean")
+        self._trained = list(parameters)
+        self._sizes = [p.numel() for p in self._trained]
+        self._total: torch.Tensor | None = None
         self.noise = _NO_NOISE
         self.executed = 0
         self.zeroed = 0
@@ -63,43 +66,41 @@ class StreamOptimizer(DPOptimizer):
             group["momentum"] = momentum
         self.original_optimizer.state.clear()
         self.zero_grad(set_to_none=True)
+        self._total = None
         self.executed = 0
         self.zeroed = 0
 
     def clip_and_accumulate(self) -> None:
         """Add the clipped gradients of one physical batch to the sum of the step."""
-        earlier = [p.summed_grad for p in self.params]
-        self._clip()
+        clipped = self._clip()
         # Not-finite records are rare and a clipped sum shows them (0 * inf is nan), so only then are rows looked at.
-        if not torch.isfinite(torch.cat([p.summed_grad.flatten() for p in self.params]).sum()):
+        if not math.isfinite(clipped.sum()):
             self._zero_records()
-            self._clip()
-        for p, before in zip(self.params, earlier, strict=True):
-            if before is not None:
-                p.summed_grad += before
+            clipped = self._clip()
+        self._total = clipped if self._total is None else self._total + clipped
 
     def add_noise(self) -> None:
         """Add the step's noise to the sum, for all parameters in one draw."""
-        for p in self.params:
-            _check_processed_flag(p.summed_grad)
-        total = torch.cat([p.summed_grad.flatten() for p in self.params])
+        total, self._total = self._total, None
+        if total is None:
+            raise RuntimeError("Noise was asked for before any gradient was clipped.")
         if self.noise_multiplier > 0:
-            draw = self.noise.standard_normal(total.numel())
+            draw = self.noise.standard_normal(len(total))
             draw *= self.noise_multiplier * self.max_grad_norm
             total += torch.from_numpy(draw).to(total)
-        for p, part in zip(self.params, total.split([p.numel() for p in self.params]), strict=True):
+        for p, part in zip(self._trained, total.split(self._sizes), strict=True):
             p.grad = part.view_as(p)
-            _mark_as_processed(p.summed_grad)
 
-    def _clip(self) -> None:
-        for p in self.params:
+    def _clip(self) -> torch.Tensor:
+        for p in self._trained:
             p.summed_grad = None
         super().clip_and_accumulate()
+        return torch.cat([p.summed_grad.flatten() for p in self._trained])
 
     def _zero_records(self) -> None:
         gradients = self.grad_samples
         finite = torch.stack([torch.isfinite(g).flatten(1).all(dim=1) for g in gradients]).all(dim=0)
-        for p, g in zip(self.params, gradients, strict=True):
+        for p, g in zip(self._trained, gradients, strict=True):
             p.grad_sample = torch.where(finite.view(-1, *[1] * (g.dim() - 1)), g, torch.zeros_like(g))
         self.zeroed += int((~finite).sum())
 
