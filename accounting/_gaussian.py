@@ -35,7 +35,7 @@ class SampledGaussian(Mechanism):
     >>> from accounting._relations import Relation
     >>> step = SampledGaussian(sampling_rate=0.01, noise_multiplier=1.0)
     >>> round(step.pairs(Relation.ADD_OR_REMOVE_ONE).remove.profile(0.1), 6)
-    0.003022
+    7.3e-05
 
     ```
 

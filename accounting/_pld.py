@@ -21,8 +21,6 @@ from accounting._parts import coalesced, greatest_loss
 from accounting._validate import check_in_range
 from accounting._windows import WIDEST_GAP, CumulantCurve, plan_window
 
-_ACCURACY = 3e-4
-"""Part of epsilon by which the grid may be too large."""
 _LEAST_ERROR = 1e-7
 """Error of epsilon that is always allowed."""
 _DELTA_ACCURACY = 3e-3
@@ -61,8 +59,24 @@ class LossDistribution:
         finite = 0.0 if certain else math.exp(sum(n * math.log1p(-pair.infinite_mass) for pair, n in self.parts))
         self.infinite_mass = 1.0 - finite
 
-    def epsilon(self, delta: float) -> float:
+    def chernoff_epsilon(self, delta: float) -> float:
+        """A quick bound on `epsilon`, from cumulants alone: what Renyi accounting with a grid of tilts would say."""
+        left = delta - self.infinite_mass
+        if not self.parts or delta == 1:
+            return 0.0
+        if left <= _LEAST_DELTA:
+            return self.greatest_loss
+        return max(min(self._estimate(left)[0], self.greatest_loss), 0.0)
+
+    def _estimate(self, left: float) -> tuple[float, float]:
+        return self._curve.least(lambda t, k: (_log_delta(0.0, t, k) - math.log(left)) / t)
+
+    def epsilon(self, delta: float, *, accuracy: float = 3e-4) -> float:
         """The least epsilon >= 0 such that delta(epsilon) <= delta.
+
+        Args:
+            delta: in [0, 1].
+            accuracy: part of epsilon by which the grid may be too large, about; more is quicker.
 
         Raises:
             InvalidValue: for delta outside [0, 1].
@@ -73,19 +87,19 @@ class LossDistribution:
         left = delta - self.infinite_mass
         if left <= _LEAST_DELTA:
             return self.greatest_loss
-        estimate, slope = self._curve.least(lambda t, k: (_log_delta(0.0, t, k) - math.log(left)) / t)
+        estimate, slope = self._estimate(left)
         best, low, coarse = min(estimate, self.greatest_loss), 0.7 * estimate, None
         for _ in range(_ATTEMPTS):
             if best <= 0:
                 break
-            interval = self._interval(slope, max(_ACCURACY * best, _LEAST_ERROR))
+            interval = self._interval(slope, max(accuracy * best, _LEAST_ERROR))
             grid = self._compose(best, low, left, interval, coarse)
             found = grid.epsilon(delta)
             if found is None:
                 best, low = min(best, grid.loss(0)), 0.0
             else:
                 best, slope, low = min(best, found[0]), found[1], 0.7 * found[0]
-                wanted = self._interval(slope, 2 * max(_ACCURACY * best, _LEAST_ERROR))
+                wanted = self._interval(slope, 2 * max(accuracy * best, _LEAST_ERROR))
                 if _settled(grid, interval, wanted, best, left):
                     break
             coarse = grid.interval
