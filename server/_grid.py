@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 from server._flower import identify_process, number
 
 UNKNOWN_NODE = 1

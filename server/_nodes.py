@@ -5,7 +5,7 @@ from collections.abc import Collection
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from accounting._errors import SilodpError
+from accounting import SilodpError
 
 
 class SilosMissing(SilodpError):

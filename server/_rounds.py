@@ -16,8 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from accounting._errors import InvalidValue, SilodpError
-from accounting._ledger import Ledger
+from accounting import InvalidValue, Ledger, SilodpError
 from accounting._validate import check_count
 from server._flower import quiet_strategy
 from server._strategies import WEIGHT

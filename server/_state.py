@@ -19,7 +19,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from accounting._errors import InvalidValue, Unsupported
+from accounting import InvalidValue, Unsupported
 from silos import from_record, to_record
 
 State = dict[str, NDArray[np.generic]]

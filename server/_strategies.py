@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 
 WEIGHT = "weight"
 """The metric under which a silo's public weight reaches a strategy."""

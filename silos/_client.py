@@ -15,7 +15,7 @@ from collections.abc import Callable
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from accounting._errors import BudgetExhausted, InvalidValue, LedgerConflict
+from accounting import BudgetExhausted, InvalidValue, LedgerConflict
 from silos._errors import Declined
 from silos._gate import ARRAYS, open_gate
 from silos._records import from_record

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opacus import GradSampleModule
 from torch import nn
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 from accounting._validate import check_count
 from silos._check_model import check_model, quiet_hooks
 from silos._models import Weights, check_same_layout

@@ -9,7 +9,7 @@ SilodpError
 ```
 """
 
-from accounting._errors import InvalidValue, SilodpError
+from accounting import InvalidValue, SilodpError
 
 
 class ModelRefused(InvalidValue):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 from accounting._validate import check_count
 from silos._errors import ModelRefused
 

@@ -4,7 +4,7 @@ Clipping, accumulation over physical batches, the divisor and the step hook are 
 
 - Noise is one flat draw from a NumPy stream over all parameters in order, in float64, so that any engine that consumes
   the same stream adds the same noise, whatever its layers or precision.
-- A record whose gradient holds a nan or an infinity contributes zero. A zero is within the clip norm, so sensitivity is
+- A record whose gradient, or its norm, is not finite contributes zero. A zero is within the clip norm, so sensitivity is
   kept, and such a record moves nobody else's contribution.
 """
 
@@ -99,7 +99,7 @@ class StreamOptimizer(DPOptimizer):
 
     def _zero_records(self) -> None:
         gradients = self.grad_samples
-        finite = torch.stack([torch.isfinite(g).flatten(1).all(dim=1) for g in gradients]).all(dim=0)
+        finite = torch.isfinite(torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0))
         for p, g in zip(self._trained, gradients, strict=True):
             p.grad_sample = torch.where(finite.view(-1, *[1] * (g.dim() - 1)), g, torch.zeros_like(g))
         self.zeroed += int((~finite).sum())

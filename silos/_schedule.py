@@ -7,8 +7,7 @@ from typing import Self
 
 from flwr.app import ConfigRecord
 
-from accounting._errors import InvalidValue
-from accounting._gaussian import SampledGaussian
+from accounting import InvalidValue, SampledGaussian
 from accounting._validate import check_count, check_in_range
 
 

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

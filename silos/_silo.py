@@ -1,6 +1,6 @@
 """A silo: charge the ledger, train, record the release, reply."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
@@ -8,8 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._errors import InvalidValue
-from accounting._ledger import Admit, Ledger
+from accounting import InvalidValue, Ledger, Mechanism
 from silos._errors import Declined
 from silos._models import Weights, check_same_layout
 from silos._records import hash_weights
@@ -19,6 +18,10 @@ from silos._streams import Streams
 
 ITEM = "update"
 """The ledger's word for the release of trained weights."""
+
+
+Admit = Callable[[Sequence[Mechanism], Mechanism], None]
+"""Looks at all charges of the silo so far and a proposed one; raises to refuse it. `Budget.check` is one."""
 
 
 class Engine(Protocol):

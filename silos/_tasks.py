@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch.nn import functional
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 
 Task = Literal["binary", "multiclass", "regression"]
 

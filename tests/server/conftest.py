@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from accounting._ledger import Ledger
+from accounting import Ledger
 from server import InProcessGrid, RoundResult, find_silos, run_rounds
 from silos import OpacusEngine, Schedule, Shard, Silo, Streams, Weights, build_model, client_app, weights_of
 

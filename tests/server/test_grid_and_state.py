@@ -8,7 +8,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
-from accounting._errors import InvalidValue, Unsupported
+from accounting import InvalidValue, Unsupported
 from server import STRATEGIES, InProcessGrid, SilosMissing, build_strategy, find_silos, restore_state, save_state
 from silos import to_record
 

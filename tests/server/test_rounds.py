@@ -11,8 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian, FedProx
 
-from accounting._errors import InvalidValue, SilodpError
-from accounting._ledger import Ledger
+from accounting import InvalidValue, Ledger, SilodpError
 from server import InProcessGrid, RoundResult, build_strategy, restore_state, run_rounds, save_state
 from silos import Schedule, Weights, from_record, hash_weights, request_content, to_record
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 from silos import (
     ModelRefused,
     OpacusEngine,

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from accounting._errors import InvalidValue
-from accounting._gaussian import SampledGaussian
+from accounting import InvalidValue, SampledGaussian
 from silos import Schedule, Shard, loss
 
 

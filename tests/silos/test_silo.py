@@ -9,9 +9,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from accounting._errors import BudgetExhausted, LedgerConflict
-from accounting._ledger import Ledger
-from accounting._mechanism import Mechanism
+from accounting import BudgetExhausted, Ledger, LedgerConflict, Mechanism
 from server import InProcessGrid
 from silos import (
     Declined,
