@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from accounting._errors import InvalidValue
+from accounting import InvalidValue
 from silos import Streams, poisson_sample
 
 KEY = b"sixteen bytes ok"
