@@ -61,3 +61,17 @@ def poisson_sample(records: int, sampling_rate: float, generator: np.random.Gene
         Ascending row numbers, shape (sampled,); empty ones happen and are steps like any other.
     """
     return np.flatnonzero(generator.random(records) < sampling_rate)
+
+
+def poisson_samples(
+    records: int, sampling_rate: float, generator: np.random.Generator, *, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Poisson samples of several steps at once: the same, from the same stream, as `poisson_sample` step by step.
+
+    Returns:
+        Row numbers of all samples one after the other, and the size of each sample, shape (steps,).
+    """
+    taken = np.flatnonzero(generator.random(steps * records) < sampling_rate)
+    starts = np.arange(steps) * records
+    sizes = np.diff(np.searchsorted(taken, starts), append=len(taken))
+    return taken - np.repeat(starts, sizes), sizes
