@@ -20,11 +20,13 @@ def advanced(epsilons: Sequence[float], slack: float) -> float:
 
     Args:
         epsilons: of each step, chosen in advance; their proof sums over unequal ones just as well.
-        slack: the part of delta spent on composing, in (0, 1).
+        slack: the part of delta spent on composing, in [0, 1].
 
     >>> round(advanced([0.1] * 100, 1e-5), 4)
     5.8502
     """
+    if slack <= 0:
+        return math.inf if any(epsilons) else 0.0
     drift = math.fsum(epsilon * _expm1(epsilon) for epsilon in epsilons)
     spread = math.fsum(epsilon**2 for epsilon in epsilons)
     return drift + math.sqrt(2 * math.log(1 / slack) * spread)

@@ -42,39 +42,46 @@ def worst_curve(candidates: Sequence[Parts]) -> Parts:
 @lru_cache(maxsize=64)
 def _connected(candidates: tuple[Parts, ...]) -> DiscretePair:
     """Read off the candidates' curves and connect the largest points."""
-    reversed_candidates = [tuple((pair.reversed(), count) for pair, count in parts) for parts in candidates]
-    ends = (LossDistribution(parts).epsilon(_TAIL) for parts in (*candidates, *reversed_candidates))
-    losses = np.linspace(-1.0, 1.0, 2 * POINTS + 1) * max(min(max(ends), 300.0), 1e-6)
-    curves = [_curve(parts, losses) for parts in candidates]
-    return _pair_of(losses, np.max(curves, axis=0))
+    backwards = [tuple((pair.reversed(), count) for pair, count in parts) for parts in candidates]
+    ends = (LossDistribution(parts).epsilon(_TAIL) for parts in (*candidates, *backwards))
+    losses = np.linspace(0.0, max(min(max(ends), 300.0), 1e-6), POINTS + 1)
+    above = np.max([_curve(parts, losses) for parts in candidates], axis=0)
+    below = np.max([_curve(parts, losses) for parts in backwards], axis=0)
+    return _pair_of(losses, above, below)
 
 
 def _curve(parts: Parts, losses: Array) -> Array:
-    """One composition's curve at the likelihood ratios a = exp(losses), less what every curve has.
-
-    It is H(a) - max(0, 1 - a) for H(a) = sup_S P(S) - a Q(S). Kept apart from the known part, nothing cancels.
-    """
+    """One composition's delta at losses from 0 upwards, one interval apart; never too small."""
     steps = sum(count for _, count in parts)
     spans = tuple(pair.loss_range(_TAIL / steps) for pair, _ in parts)
-    interval = float(losses[1] - losses[0])
-    grid = compose_on_grid(parts, Window(interval=interval, low=-POINTS, size=losses.size, tilt=0.0, spans=spans))
-    p, beyond = grid.p[: losses.size], float(grid.p[losses.size :].sum()) + grid.p_infinite + _TAIL
-    q = p * np.exp(-losses)
-    ratios = np.exp(losses)
-    above, q_above = (np.append(np.cumsum(mass[:0:-1])[::-1], 0.0) for mass in (p, q))
-    q_only = max(1.0 - float(q.sum()), 0.0)
-    high = beyond + above - ratios * q_above
-    low = ratios * (q_only + np.cumsum(q)) - np.cumsum(p)
-    return np.maximum(np.where(losses >= 0, high, low), 0.0)
+    window = Window(interval=float(losses[1]), low=-POINTS, size=2 * POINTS + 1, tilt=0.0, spans=spans)
+    grid = compose_on_grid(parts, window)
+    p, end = grid.p[POINTS:], POINTS + 1
+    beyond = float(p[end:].sum()) + grid.p_infinite + _TAIL
+    p = p[:end]
+    above, q_above = (np.append(np.cumsum(mass[:0:-1])[::-1], 0.0) for mass in (p, p * np.exp(-losses)))
+    return beyond + np.maximum(above - np.exp(losses) * q_above, 0.0)
 
 
-def _pair_of(losses: Array, curve: Array) -> DiscretePair:
-    """The pair whose curve connects the points, where Q has mass H'(a+) - H'(a-) at ratio a, and P a times that."""
-    ratios = np.exp(losses)
+def _pair_of(losses: Array, above: Array, below: Array) -> DiscretePair:
+    """The pair whose curve connects the points.
+
+    With H(a) = sup_S P(S) - a Q(S), Q has mass H'(a+) - H'(a-) at likelihood ratio a, and P a times that. What is used
+    of H is H(a) - max(0, 1 - a), so that nothing cancels; below a = 1 it is a R(1/a), with R the curve of (Q, P).
+
+    Args:
+        losses: from 0 upwards.
+        above: the curve of (P, Q) at each.
+        below: the curve of (Q, P) at each.
+    """
+    middle = max(above[0], below[0])
+    small = np.exp(-losses[:0:-1])
+    ratios = np.concatenate([small, np.exp(losses)])
+    curve = np.concatenate([small * below[:0:-1], [middle], above[1:]])
     slopes = np.diff(curve) / np.diff(ratios)
     q_only, p_only = curve[0] / ratios[0], curve[-1]
     q = np.diff(np.concatenate([[q_only], slopes, [0.0]]))
-    q[losses.size // 2] += 1.0
+    q[losses.size - 1] += 1.0
     q = np.maximum(q, 0.0)
     p, q = np.concatenate([q * ratios, [0.0, p_only]]), np.concatenate([q, [q_only, 0.0]])
     return DiscretePair(p=tuple((p / p.sum()).tolist()), q=tuple((q / q.sum()).tolist()))

@@ -78,8 +78,8 @@ def account(events: Mapping[str, object], *, method: Method = "auto") -> dict[st
 
     Returns:
         Plain values for `json.dumps`: epsilon (a number, or ``"inf"``), delta, relation, unit, method, upper_bound,
-        worst (silos), per_silo (each silo's own epsilon), ladder (the methods side by side, the best first) and the
-        sentence.
+        worst (silos), per_silo (each silo's own epsilon), ladder (the methods side by side, the best first), and
+        whatever else `Guarantee.to_json` says.
 
     Raises:
         InvalidValue: for a document that breaks the contract, naming the place.
@@ -87,13 +87,7 @@ def account(events: Mapping[str, object], *, method: Method = "auto") -> dict[st
     """
     understood = parse_events(events)
     guarantee = understood.guarantee(method)
-    found = guarantee.to_json()
-    answer = {key: found[key] for key in ("epsilon", "delta", "relation")}
-    answer["unit"] = str(guarantee.unit)
-    answer |= {key: found[key] for key in ("method", "upper_bound", "worst", "per_silo")}
-    answer["ladder"] = [rung.to_json() for rung in understood.federation.ladder(guarantee.delta)]
-    answer |= {key: found[key] for key in ("sentence", "assumptions", "not_covered")}
-    return answer
+    return guarantee.to_json() | {"ladder": [rung.to_json() for rung in understood.federation.ladder(guarantee.delta)]}
 
 
 def events_schema() -> str:

@@ -121,7 +121,7 @@ class Guarantee:
         return {
             "epsilon": number_to_json(self.epsilon),
             "delta": self.delta,
-            "unit": {"individual": self.unit.individual, "records": self.unit.records},
+            "unit": str(self.unit),
             "relation": str(self.relation),
             "method": self.method,
             "upper_bound": self.upper_bound,
@@ -143,12 +143,11 @@ class Guarantee:
             InvalidValue: for a missing key or a value of the wrong kind.
         """
         try:
-            unit = cast(Mapping[str, object], values["unit"])
             per_silo = cast(Mapping[str, float | str], values["per_silo"])
             return cls(
                 epsilon=float(cast(float | str, values["epsilon"])),
                 delta=float(cast(float, values["delta"])),
-                unit=Unit(individual=bool(unit["individual"]), records=cast(int, unit["records"])),
+                unit=Unit.parse(cast(str, values["unit"])),
                 relation=Relation(cast(str, values["relation"])),
                 method=str(values["method"]),
                 upper_bound=bool(values["upper_bound"]),
