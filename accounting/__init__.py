@@ -10,9 +10,11 @@ all silos, and its `Guarantee` says what they gave away. A `Ledger` keeps releas
 file. Modules are private; everything public is here.
 """
 
+from accounting._accountant import Price, delta, epsilon
 from accounting._additive import DiscreteGaussian, DiscreteLaplace, Laplace, SampledLaplace
 from accounting._batches import FixedBatchGaussian, ShuffledGaussian, TruncatedSampledGaussian
 from accounting._budget import Budget
+from accounting._calibration import calibrate_noise_multiplier, calibrate_rounds, calibrate_sampling_rate
 from accounting._claims import ApproximateEpsilon, NonPrivate, PureEpsilon, ZeroConcentrated
 from accounting._errors import (
     BudgetExhausted,
@@ -73,6 +75,7 @@ __all__ = [
     "NonPrivate",
     "Overlap",
     "Pair",
+    "Price",
     "PureEpsilon",
     "RandomisedResponse",
     "Relation",
@@ -90,7 +93,12 @@ __all__ = [
     "Unsupported",
     "ZeroConcentrated",
     "account",
+    "calibrate_noise_multiplier",
+    "calibrate_rounds",
+    "calibrate_sampling_rate",
+    "delta",
     "enforce_cap",
+    "epsilon",
     "events_schema",
     "hash_ids",
     "mechanism_from_json",

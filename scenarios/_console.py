@@ -1,5 +1,6 @@
 """What the command line prints: live progress and tables, with rich."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.syntax import Syntax
 from rich.table import Table
@@ -22,6 +23,8 @@ from scenarios._spec import Scenario
 
 _console = Console()
 _PLAIN_LINES = 10
+_REFRESH = 0.25
+"""Seconds between two updates of the live bar; pricing each round of a fast run would slow it down."""
 
 
 @contextmanager
@@ -38,8 +41,19 @@ def watch(scenario: Scenario) -> Iterator[Callable[[Progress], None]]:
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(scenario.name, total=scenario.training.rounds, state="preparing")
-        yield lambda now: bar.update(task, completed=now.round, state=_state(now))
+        yield _live(bar, bar.add_task(scenario.name, total=scenario.training.rounds, state="preparing"))
+
+
+def _live(bar: Bar, task: TaskID) -> Callable[[Progress], None]:
+    shown = -math.inf
+
+    def show(now: Progress) -> None:
+        nonlocal shown
+        if now.round == now.rounds or time.monotonic() - shown >= _REFRESH:
+            shown = time.monotonic()
+            bar.update(task, completed=now.round, state=_state(now))
+
+    return show
 
 
 def _plain(began: float) -> Callable[[Progress], None]:

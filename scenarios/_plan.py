@@ -194,6 +194,6 @@ def _warnings(scenario: Scenario, sizes: Mapping[str, int]) -> tuple[str, ...]:
     if not small:
         return ()
     return (
-        f"delta = {delta:g} is at least 1/n in {len(small)} of {len(sizes)} silos (such as {small[0]!r}): publishing one "
-        "random record would meet it. Choose a delta well below one over the size of the smallest silo.",
+        f"delta = {delta:g} is at least 1/n in {len(small)} of {len(sizes)} silos (such as {small[0]!r}): publishing "
+        "one random record would meet it. Choose a delta well below one over the size of the smallest silo.",
     )

@@ -1,11 +1,11 @@
 """The rounds of a run in this process: silos, grid, strategy and oracle evaluation around `server.run_rounds`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib.metadata import version
 
-from accounting import Ledger, epsilon
+from accounting import Ledger, Mechanism, Relation, epsilon
 from scenarios._checkpoint import Checkpoint, Failure
 from scenarios._dataset import Dataset
 from scenarios._evaluate import HEADLINE, Evaluator
@@ -24,7 +24,8 @@ class Progress:
         round, rounds: rounds done, and to do in all.
         silo: the silo that trains now; None after a round.
         metric, value: the task's headline metric at its last evaluation.
-        epsilon: spent by the silo that the plan prices highest, from its ledger, by the Renyi bound.
+        releases: so far, of the silo that the plan prices highest, from its ledger.
+        relation, delta: to price them by.
         failures: silo-rounds that failed so far.
     """
 
@@ -33,8 +34,15 @@ class Progress:
     silo: str | None
     metric: str
     value: float
-    epsilon: float
+    releases: Sequence[Mechanism]
+    relation: Relation
+    delta: float
     failures: int
+
+    @property
+    def epsilon(self) -> float:
+        """What the releases so far cost; computed when asked for."""
+        return epsilon(self.releases, relation=self.relation, delta=self.delta).epsilon
 
 
 class Simulation:
@@ -138,7 +146,7 @@ class Simulation:
 
 
 class _Teller:
-    """Turns the state of a run into `Progress`; pricing is done once a round."""
+    """Turns the state of a run into `Progress`."""
 
     def __init__(
         self, progress: Callable[[Progress], None], scenario: Scenario, plan: Plan, ledger: Ledger, state: Checkpoint
@@ -149,13 +157,11 @@ class _Teller:
         self._metric = HEADLINE[scenario.data.task]
         self._plan = plan
         self._ledger = ledger
-        self._spent = 0.0
+        self._releases: Sequence[Mechanism] = ()
 
     def tell(self, silo: str | None = None) -> None:
         if silo is None:
-            releases = self._ledger.releases(self._plan.worst.silo)
-            price = epsilon(releases, relation=self._plan.relation, delta=self._plan.delta, method="rdp")
-            self._spent = price.epsilon
+            self._releases = self._ledger.releases(self._plan.worst.silo)
         values = (row.value for row in reversed(self.state.metrics) if (row.silo, row.metric) == ("all", self._metric))
         self._progress(
             Progress(
@@ -164,7 +170,9 @@ class _Teller:
                 silo=silo,
                 metric=self._metric,
                 value=next(values, float("nan")),
-                epsilon=self._spent,
+                releases=self._releases,
+                relation=self._plan.relation,
+                delta=self._plan.delta,
                 failures=len(self.state.failures),
             )
         )
