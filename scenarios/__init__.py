@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scenarios._dataset import Dataset, prepare
+    from scenarios._dataset import Dataset, prepare, public_sizes
     from scenarios._errors import ScenarioError
     from scenarios._load import load, names
     from scenarios._plan import Plan, SiloPlan, make_plan
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Dataset": "_dataset",
     "prepare": "_dataset",
+    "public_sizes": "_dataset",
     "ScenarioError": "_errors",
     "Plan": "_plan",
     "SiloPlan": "_plan",
@@ -47,6 +48,7 @@ __all__ = [
     "make_plan",
     "names",
     "prepare",
+    "public_sizes",
     "run",
 ]
 

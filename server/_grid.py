@@ -4,9 +4,9 @@ Messages are handed over as they are, without Ray, sockets, polling or pickling,
 Flower `ClientApp` run unchanged. Node ids are 1, 2, ... in the silos' order and replies come back in that order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Context, Error, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
@@ -16,6 +16,9 @@ from server._flower import identify_process, number
 
 UNKNOWN_NODE = 1
 
+Together = Callable[[Sequence[tuple[Message, Context]]], Sequence[Message]]
+"""Serves many messages at once: each with its node's context, and a reply to each in the same order."""
+
 
 class InProcessGrid(Grid):
     """Silos of this process as a grid.
@@ -24,15 +27,32 @@ class InProcessGrid(Grid):
         app: the client app of every silo; a silo's name is its node's config value ``silo``.
         silos: their names, in a fixed order.
         run_id: Flower's number of the run; it reaches no result.
+        run_config: the run's config, as `flwr run` would give it to each app.
+        together: serves all train messages that are pushed in one call, instead of the app; `serve_together` makes one.
     """
 
-    def __init__(self, app: ClientApp, silos: Sequence[str], *, run_id: int = 1) -> None:
+    def __init__(
+        self,
+        app: ClientApp,
+        silos: Sequence[str],
+        *,
+        run_id: int = 1,
+        run_config: UserConfig | None = None,
+        together: Together | None = None,
+    ) -> None:
         if len(set(silos)) != len(silos) or not silos:
             raise InvalidValue("Expected silos to be at least one name, each name once.")
         self._app = app
+        self._together = together
         self._run = Run.create_empty(run_id)
         self._contexts = {
-            node: Context(run_id=run_id, node_id=node, node_config={"silo": name}, state=RecordDict(), run_config={})
+            node: Context(
+                run_id=run_id,
+                node_id=node,
+                node_config={"silo": name},
+                state=RecordDict(),
+                run_config=dict(run_config or {}),
+            )
             for node, name in enumerate(silos, start=1)
         }
         self._sent = 0
@@ -65,12 +85,14 @@ class InProcessGrid(Grid):
         Returns:
             Ids of the messages, in the same order.
         """
-        ids: list[str] = []
-        for message in sorted(messages, key=lambda message: message.metadata.dst_node_id):
+        ordered = sorted(messages, key=lambda message: message.metadata.dst_node_id)
+        for message in ordered:
             self._sent += 1
             number(message, str(self._sent))
-            ids.append(str(self._sent))
-            self._waiting[str(self._sent)] = self._deliver(message)
+        ids = [message.metadata.message_id for message in ordered]
+        served = self._serve_together(ordered)
+        for name, message in zip(ids, ordered, strict=True):
+            self._waiting[name] = served.get(name) or self._deliver(message)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -86,6 +108,18 @@ class InProcessGrid(Grid):
         """
         del timeout
         return self.pull_messages(self.push_messages(messages))
+
+    def _serve_together(self, messages: Iterable[Message]) -> dict[str, Message]:
+        """Replies by message id to the messages that are served all at once."""
+        joint = [
+            (message, self._contexts[message.metadata.dst_node_id])
+            for message in messages
+            if message.metadata.message_type == "train" and message.metadata.dst_node_id in self._contexts
+        ]
+        if self._together is None or not joint:
+            return {}
+        replies = self._together(joint)
+        return {message.metadata.message_id: reply for (message, _), reply in zip(joint, replies, strict=True)}
 
     def _deliver(self, message: Message) -> Message:
         node = message.metadata.dst_node_id

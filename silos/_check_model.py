@@ -47,10 +47,11 @@ def check_model(model: nn.Module, *, input_shape: Sequence[int], outputs: int) -
 
 
 @contextmanager
-def quiet_hooks() -> Iterator[None]:
-    """Silence torch's remark that the first layer's hook fires although features need no gradient: they never do."""
+def quiet_torch() -> Iterator[None]:
+    """Silence two remarks of torch: features need no gradient, and may lie in read-only memory."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing when gradients")
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         yield
 
 
@@ -120,7 +121,7 @@ def _check_gradients(probe: nn.Module, records: torch.Tensor) -> None:
             raise ModelRefused(f"Parameter {name!r} does not reach the outputs. Allowed: freeze it, or use it.")
     try:
         wrapped = GradSampleModule(probe, loss_reduction="sum")
-        with quiet_hooks():
+        with quiet_torch():
             wrapped(records).square().sum().backward()
     except (NotImplementedError, RuntimeError, ValueError) as error:
         raise ModelRefused(f"Opacus finds no per-record gradients for the model: {error}. {ALLOWED}.") from error

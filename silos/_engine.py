@@ -17,7 +17,7 @@ from torch import nn
 
 from accounting import InvalidValue
 from accounting._validate import check_count
-from silos._check_model import check_model, quiet_hooks
+from silos._check_model import check_model, quiet_torch
 from silos._models import Weights, check_same_layout
 from silos._optimizer import StreamOptimizer
 from silos._schedule import Schedule
@@ -120,9 +120,9 @@ class OpacusEngine:
             learning_rate=schedule.learning_rate,
             momentum=schedule.momentum,
         )
-        features, labels = torch.from_numpy(shard.features), torch.from_numpy(shard.labels)
         try:
-            with quiet_hooks():
+            with quiet_torch():
+                features, labels = torch.from_numpy(shard.features), torch.from_numpy(shard.labels)
                 for _ in range(schedule.steps):
                     rows = torch.from_numpy(poisson_sample(len(shard), schedule.sampling_rate, sampling))
                     self._step(features, labels, rows)

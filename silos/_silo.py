@@ -8,13 +8,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import InvalidValue, Ledger, Mechanism
+from accounting import Charge, InvalidValue, Ledger, Mechanism
 from silos._errors import Declined
+from silos._job import Job
 from silos._models import Weights, check_same_layout
 from silos._records import hash_weights
 from silos._schedule import Schedule
 from silos._shard import Shard
-from silos._streams import Streams
+from silos._streams import Purpose
 
 ITEM = "update"
 """The ledger's word for the release of trained weights."""
@@ -41,6 +42,14 @@ class Engine(Protocol):
         noise: np.random.Generator,
     ) -> tuple[Weights, int]:
         """One round: the new weights, and the number of steps executed."""
+        ...
+
+
+class StreamSource(Protocol):
+    """Where a silo's randomness comes from: `Streams` in a simulation, `SystemStreams` in a deployment."""
+
+    def generator(self, silo: str, round: int, purpose: Purpose, attempt: int = 0) -> np.random.Generator:
+        """A fresh generator at the start of its stream."""
         ...
 
 
@@ -83,7 +92,7 @@ class Silo:
     shard: Shard
     engine: Engine
     ledger: Ledger
-    streams: Streams
+    streams: StreamSource
     admit: Admit | None = None
 
     @property
@@ -99,6 +108,21 @@ class Silo:
             BudgetExhausted: where the ledger's budget does not allow the release; nothing was computed.
             LedgerConflict: for a second, different request under the same round and attempt.
         """
+        charged = self.begin(request)
+        job = charged.job()
+        try:
+            weights, executed = self.engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise)
+        except Exception as error:
+            charged.fail(error)
+            raise
+        return charged.release(weights, executed)
+
+    def begin(self, request: Request) -> "Charged":
+        """The first half of `train`: everything that comes before the computing.
+
+        Raises:
+            As `train`.
+        """
         self._check(request.weights)
         charge = self.ledger.charge(
             silo=self.name,
@@ -112,19 +136,7 @@ class Silo:
         )
         if charge.reason is not None:
             raise Declined(f"Round {request.round}, attempt {request.attempt} failed earlier. Ask for a new attempt.")
-        try:
-            weights, executed = self.engine.train(
-                request.weights,
-                self.shard,
-                request.schedule,
-                self.streams.generator(self.name, request.round, "sampling", request.attempt),
-                self.streams.generator(self.name, request.round, "noise", request.attempt),
-            )
-        except Exception as error:
-            self.ledger.fail(charge, f"{type(error).__name__}: {error}")
-            raise
-        self.ledger.release(charge, executed=executed, output=hash_weights(weights))
-        return weights
+        return Charged(silo=self, request=request, charge=charge)
 
     def _check(self, weights: Mapping[str, NDArray[np.generic]]) -> None:
         try:
@@ -134,3 +146,42 @@ class Silo:
         for name, array in weights.items():
             if array.dtype.kind != "f" or not np.isfinite(array).all():
                 raise Declined(f"Expected weight {name!r} to hold finite floats.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Charged:
+    """A release that its silo was charged for; it is to be computed, and then to go out or to fail.
+
+    Args:
+        silo: whose.
+        request: what was asked.
+        charge: what the ledger holds of it.
+    """
+
+    silo: Silo
+    request: Request
+    charge: Charge
+
+    def job(self) -> Job:
+        """What an engine is to do, with streams at their start."""
+        name, streams, request = self.silo.name, self.silo.streams, self.request
+        return Job(
+            weights=request.weights,
+            shard=self.silo.shard,
+            schedule=request.schedule,
+            sampling=streams.generator(name, request.round, "sampling", request.attempt),
+            noise=streams.generator(name, request.round, "noise", request.attempt),
+        )
+
+    def release(self, weights: Weights, executed: int) -> Weights:
+        """Record the release; the weights may leave the silo once this has returned.
+
+        Raises:
+            LedgerConflict: for more steps than were charged, or when other weights went out before.
+        """
+        self.silo.ledger.release(self.charge, executed=executed, output=hash_weights(weights))
+        return weights
+
+    def fail(self, error: Exception) -> None:
+        """Record that nothing will go out."""
+        self.silo.ledger.fail(self.charge, f"{type(error).__name__}: {error}")

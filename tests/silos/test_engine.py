@@ -215,6 +215,17 @@ def test_both_precisions_add_the_same_noise(
     np.testing.assert_allclose(flat(single), flat(double), rtol=0, atol=1e-5)
 
 
+def test_a_shard_in_read_only_memory_trains(
+    engine: OpacusEngine, weights: Weights, make_shard: MakeShard, make_schedule: MakeSchedule, streams: Streams
+) -> None:
+    expected, _ = train(engine, weights, make_shard(), make_schedule(), streams)
+    frozen = make_shard()
+    frozen.features.setflags(write=False)
+    frozen.labels.setflags(write=False)
+    trained, _ = train(engine, weights, frozen, make_schedule(), streams)
+    assert np.array_equal(flat(trained), flat(expected))
+
+
 def test_momentum_starts_empty_in_each_round(
     engine: OpacusEngine, weights: Weights, make_shard: MakeShard, make_schedule: MakeSchedule, streams: Streams
 ) -> None:
