@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from importlib import resources
 from types import NoneType, UnionType
-from typing import Literal, cast, get_args, get_origin, get_type_hints
+from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from accounting._errors import InvalidValue, Unsupported
 from accounting._federation import Federation
@@ -180,14 +180,14 @@ def _mechanism(values: Mapping[str, object], place: str) -> Mechanism:
 
 def _typed(value: object, hint: object, place: str) -> object:
     """A field's value, if it has the type that the field declares."""
-    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if value is None and NoneType in options:
         return None
     if isinstance(value, list) and any(get_origin(option) is tuple for option in options):
         items = [(each, f"{place}[{index}]") for index, each in enumerate(cast(list[object], value))]
         return tuple(_mechanism(_mapping(each, where), where) for each, where in items)
     words = any(get_origin(one) is Literal or (isinstance(one, type) and issubclass(one, str)) for one in options)
-    if isinstance(value, str) and words:
+    if (isinstance(value, str) and words) or (isinstance(value, bool) and bool in options):
         return value
     if float in options and isinstance(value, int | float) and not isinstance(value, bool):
         return _number(value, place)
@@ -201,6 +201,8 @@ def _described(options: Sequence[object], words: bool) -> str:
         return "a number"
     if int in options:
         return "an integer"
+    if bool in options:
+        return "true or false"
     return "a string" if words else "a list of mechanisms"
 
 
