@@ -16,6 +16,7 @@ A charge depends on public values only: the mechanism as it was charged, with al
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -151,7 +152,7 @@ class Budget:
             InvalidValue: for a field that is missing, unknown or out of range.
         """
         fields = {"epsilon", "delta", "relation", "individual", "records", "order"}
-        for name in fields ^ set(values):
+        for name in sorted(fields ^ set(values)):
             raise InvalidValue(
                 f"Expected a budget to hold {', '.join(sorted(fields))}; {name!r} is missing or unknown."
             )
@@ -164,8 +165,11 @@ class Budget:
         return cls(epsilon=epsilon, delta=delta, relation=relation, unit=unit, order=order)
 
     def _sums(self, releases: Iterable[Mechanism]) -> Directions[float]:
-        costs = [self._cost(each) for each in releases]
-        return Directions(remove=math.fsum(each.remove for each in costs), add=math.fsum(each.add for each in costs))
+        costs = [(self._cost(each), times) for each, times in Counter(releases).items()]
+        return Directions(
+            remove=math.fsum(each.remove * times for each, times in costs),
+            add=math.fsum(each.add * times for each, times in costs),
+        )
 
     def _cost(self, mechanism: Mechanism) -> Directions[float]:
         if self.unit.individual and not mechanism.covers(self.unit.records):
