@@ -15,7 +15,7 @@ from accounting._additive import DiscreteGaussian, DiscreteLaplace, Laplace, Sam
 from accounting._batches import FixedBatchGaussian, ShuffledGaussian, TruncatedSampledGaussian
 from accounting._budget import Budget
 from accounting._calibration import calibrate_noise_multiplier, calibrate_rounds, calibrate_sampling_rate
-from accounting._claims import ApproximateEpsilon, NonPrivate, PureEpsilon, ZeroConcentrated
+from accounting._claims import ApproximateEpsilon, Exponential, NonPrivate, PureEpsilon, ZeroConcentrated
 from accounting._errors import (
     BudgetExhausted,
     InvalidValue,
@@ -56,6 +56,7 @@ __all__ = [
     "DiscretePair",
     "Disjoint",
     "Events",
+    "Exponential",
     "Exposure",
     "Federation",
     "FixedBatchGaussian",
