@@ -51,7 +51,7 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), seed: int | No
     except tomllib.TOMLDecodeError as error:
         message, line = str(error), re.search(r"at line (\d+)", str(error))
         raise ScenarioError(f"{file}:{line[1] if line else 1}: is not valid TOML: {message}") from None
-    content.setdefault("name", Path(file).stem)
+    content.setdefault("name", re.sub(r"[^\w.-]+", "-", Path(file).stem))
     _resolve_source(content, folder)
     origins: dict[tuple[str, ...], str] = {}
     for override in overrides:

@@ -45,7 +45,7 @@ class Origin:
         return self.file
 
     def report(self, problems: list[Problem]) -> str:
-        """The message that tells the problems, by line, at most `SHOWN` of them."""
+        """The message that tells the problems, a line each, at most `SHOWN` of them."""
         told = [f"{self.place(path)}: {'.'.join(path)} {message}" for path, message in problems[:SHOWN]]
         if len(problems) > SHOWN:
             told.append(f"and {len(problems) - SHOWN} more")

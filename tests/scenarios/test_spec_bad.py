@@ -1,12 +1,16 @@
 """Bad scenarios: one message that fits a screen, naming file, line, value and what is allowed; nothing is written."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scenarios._dataset import prepare, public_sizes
 from scenarios._errors import ScenarioError
 from scenarios._load import load
+from scenarios._spec import Scenario
 
 GOOD = """\
 [data]
@@ -203,6 +207,30 @@ def test_a_bad_override_is_named_as_it_was_given(folder: Path) -> None:
 def test_many_problems_fit_one_message(folder: Path) -> None:
     text = message(folder, *(f"training.wrong{i}=1" for i in range(30)), "privacy.epsilon=-1")
     assert "more" in text.splitlines()[-1]
+
+
+KEYS = """
+    seed data data.source data.task data.label data.label.column data.label.above data.features data.features.x
+    data.features.age.low silos silos.column silos.count silos.declared_size model.hidden training.rounds privacy
+    training.strategy training.strategy.name privacy.epsilon privacy.relation privacy.silos.a evaluation.test_fraction
+    nonsense data.nonsense.deeper
+"""
+
+VALUES = """
+    1 -1 0.5 nan inf true "" "x" word [] [1] [["a"]] {} {a=1} {name="fedadam"} {low=1} {categories=[1]}
+    1979-05-27 9999999999999999999999 -1e999
+"""
+
+OVERRIDES = st.builds("{}={}".format, st.sampled_from(KEYS.split()), st.sampled_from(VALUES.split()))
+
+
+@given(st.lists(OVERRIDES, min_size=1, max_size=4))
+def test_whatever_is_set_either_loads_or_is_told_as_a_problem_of_the_scenario(overrides: list[str]) -> None:
+    try:
+        scenario = load("cps-regions", overrides)
+    except ScenarioError:
+        return
+    assert Scenario.model_validate(tomllib.loads(scenario.to_toml())) == scenario
 
 
 def test_a_long_value_is_cut_short(folder: Path) -> None:
