@@ -1,4 +1,4 @@
-"""Two routes to the numbers of docs/parallel-composition.md: one without the library, and the library's own."""
+"""The numbers of docs/parallel-composition.md without the library: dp-accounting, closed forms, exact fractions."""
 
 import math
 from collections.abc import Callable
@@ -24,8 +24,6 @@ SLOW = ("records.three",)
 ADD_OR_REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 Route = Callable[[], float]
 
-# Routes without the library: dp-accounting's PLD at a fine interval, closed forms, exact fractions.
-
 
 def gaussian(shift: float, delta: float = DELTA) -> float:
     """Epsilon of one Gaussian shift, from its closed form."""
@@ -47,7 +45,7 @@ def epsilon(losses: pld.PrivacyLossDistribution, delta: float = DELTA) -> float:
 
 
 def of_sampled(
-    rate: float, noise: float, steps: int, delta: float = DELTA, relation=ADD_OR_REMOVE, interval: float = FINE
+    rate: float, noise: float, steps: int, delta: float = DELTA, relation=ADD_OR_REMOVE, interval: float = COARSE
 ) -> Route:
     return lambda: epsilon(sampled(rate, noise, steps, relation, interval), delta)
 
@@ -168,15 +166,15 @@ INDEPENDENT: dict[str, Route] = {
     "crossing.response-two": exactly(RESPONSE.then(RESPONSE)),
     "crossing.mixed": exactly(CLEAR.then(RESPONSE)),
     "disjoint.max": of_sampled(0.02, 1.0, 550),
-    "sets.both": of_sampled(0.02, 1.0, 1100),
+    "sets.both": of_sampled(0.02, 1.0, 1100, interval=FINE),
     "cap.a": lambda: epsilon(silo_a()),
     "cap.b": lambda: epsilon(silo_b()),
     "cap.c": lambda: gaussian(0.5),
     "cap.two": worst_two,
     "unknown.all": lambda: epsilon(silo_a().compose(silo_b()).compose(silo_c())),
-    "replace.own": of_sampled(0.01, 1.0, 1000, relation=REPLACE),
-    "replace.doubled": of_sampled(0.01, 0.5, 1000, interval=COARSE),
-    "replace.add-or-remove": of_sampled(0.01, 1.0, 1000),
+    "replace.own": of_sampled(0.01, 1.0, 1000, relation=REPLACE, interval=FINE),
+    "replace.doubled": of_sampled(0.01, 0.5, 1000),
+    "replace.add-or-remove": of_sampled(0.01, 1.0, 1000, interval=FINE),
     "move.gaussian": lambda: gaussian(math.sqrt(1.25)),
     "move.stay": lambda: gaussian(2.0),
     "move.count-stay": lambda: 0.0,
@@ -185,10 +183,10 @@ INDEPENDENT: dict[str, Route] = {
     "records.three": lambda: several_records(3),
     "unit.individuals": of_sampled(0.01, 1.0, 500),
     "unit.rate": lambda: 1 - 0.99**20,
-    "unit.records": of_sampled(1 - 0.99**20, 1.0, 500, interval=COARSE),
+    "unit.records": of_sampled(1 - 0.99**20, 1.0, 500),
     "participation.joined": of_sampled(1 / 6, 4.0, 64 * 6, 9e-6),
     "participation.all": of_sampled(1 / 6, 4.0, 640 * 6, 9e-6),
-    "participation.wrong": of_sampled(1 / 60, 4.0, 640 * 6, 9e-6),
+    "participation.wrong": of_sampled(1 / 60, 4.0, 640 * 6, 9e-6, interval=FINE),
     "filter.whole": lambda: converted(20, 1.0),
     "filter.spent": lambda: converted(20, 0.5),
     "count.thousand": lambda: noise_for(50 / 1000),
@@ -197,19 +195,17 @@ INDEPENDENT: dict[str, Route] = {
     "shuffled.zero-out": lambda: gaussian(math.sqrt(10) / 4),
     "shuffled.replace": lambda: gaussian(2 * math.sqrt(10) / 4),
     "shuffled.add-or-remove": lambda: gaussian(math.sqrt(5 * 10) / 4),
-    "best.five": of_sampled(0.02, 1.0, 5 * 550),
+    "best.five": of_sampled(0.02, 1.0, 5 * 550, interval=FINE),
     "best.one": of_sampled(0.02, 1.0, 550),
-    "runs.two": of_sampled(0.02, 1.0, 2 * 550),
+    "runs.two": of_sampled(0.02, 1.0, 2 * 550, interval=FINE),
     "silo.unit": lambda: gaussian(100.0),
     "ladder.parallel": of_sampled(0.02, 1.0, 550),
     "ladder.parallel-rdp": lambda: renyi(0.02, 1.0, 550),
     "ladder.rounds-composed": of_sampled(0.02, 1.0, 1000),
-    "ladder.sequential": of_sampled(0.02, 1.0, 1100),
+    "ladder.sequential": of_sampled(0.02, 1.0, 1100, interval=FINE),
     "ladder.rounds-optimal": optimal,
     "ladder.rounds-advanced": advanced,
     "ladder.rounds-basic": lambda: ROUNDS * round_epsilon(1 / ROUNDS),
     "range.truth": lambda: gaussian(1.0, 1e-13),
     "range.renyi": lambda: gaussian_renyi(1.0, 1e-13),
 }
-
-LIBRARY: dict[str, Route] = {}

@@ -11,10 +11,10 @@ A system is a tree: the server asks one silo at a time, and what it asks next, o
 every output so far. The truth is the joint law of all outputs; the bound sees only the declared pair of each step.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cmp_to_key, reduce
 from itertools import accumulate, pairwise
 from math import gcd, lcm
 
@@ -72,6 +72,10 @@ def pair(p: Sequence[int], q: Sequence[int]) -> Pair:
     return _merged(zip(p, q, strict=True), sum(p))
 
 
+_FALLING = cmp_to_key(lambda one, other: one[1] * other[0] - one[0] * other[1])
+"""Orders ratios (p, q) by falling p / q, without rounding."""
+
+
 def _merged(atoms: Iterable[tuple[int, int]], whole: int) -> Pair:
     """Add up outcomes of equal likelihood ratio; reduce; sort."""
     columns: dict[tuple[int, int], tuple[int, int]] = {}
@@ -82,7 +86,7 @@ def _merged(atoms: Iterable[tuple[int, int]], whole: int) -> Pair:
             before = columns.get(ratio, (0, 0))
             columns[ratio] = (before[0] + p, before[1] + q)
     common = reduce(gcd, (value for atom in columns.values() for value in atom), whole)
-    by_ratio = sorted(columns, key=lambda ratio: Fraction(ratio[1], ratio[0] + ratio[1]))
+    by_ratio = sorted(columns, key=_FALLING)
     return Pair(tuple((columns[r][0] // common, columns[r][1] // common) for r in by_ratio), whole // common)
 
 
@@ -137,15 +141,17 @@ class Tree:
 
     def joint(self, world: World) -> list[int]:
         """Law of the complete transcript, in units of whole**-turns, transcripts in a fixed order."""
-        return list(self._leaves(self.root, world, (), self.whole**self.turns))
+        leaves: list[int] = []
+        self._collect(leaves, self.root, world, (), self.whole**self.turns)
+        return leaves
 
-    def _leaves(self, step: Step | None, world: World, history: History, mass: int) -> Iterator[int]:
+    def _collect(self, leaves: list[int], step: Step | None, world: World, history: History, mass: int) -> None:
         if step is None:
-            yield mass
+            leaves.append(mass)
             return
         law = step.laws[world(step.silo, history)]
         for output, (weight, then) in enumerate(zip(law, step.then, strict=True)):
-            yield from self._leaves(then, world, (*history, output), mass * weight // self.whole)
+            self._collect(leaves, then, world, (*history, output), mass * weight // self.whole)
 
     def between(self, first: World, second: World) -> Pair:
         """The exact pair of the transcript's two laws."""

@@ -85,7 +85,7 @@ def test_the_worst_ordered_pair_is_exact_for_an_individual_that_may_move(shape: 
 def test_a_move_priced_with_a_wrong_direction_is_too_small_somewhere():
     """Remove in both silos, or the mere maximum of the two, does not price a move."""
     two_removals, single_silos = 0, 0
-    for system in systems((2, 2, 2), 40, attaining=True):
+    for system in systems((2, 2, 2), 20, attaining=True):
         truth = worst_truth(system, [move(0, 1), move(1, 0)])
         two_removals += not truth.at_most(system.bound(removals((0, 1))))
         single_silos += not truth.at_most(worst_bound(system, [removals((0,)), additions((1,))]))
@@ -103,7 +103,7 @@ def test_forgetting_one_declared_step_is_caught():
 
 def test_the_maximum_in_each_round_then_composed_is_valid_and_looser():
     looser = 0
-    for system in systems((3, 2, 2), 40, attaining=True):
+    for system in systems((3, 2, 2), 20, attaining=True):
         exact = worst_bound(system, [removals((silo,)) for silo in system.silos])
         rounds = [worst([system.declared(silo, k, ("x", "absent")) for silo in system.silos]) for k in range(2)]
         assert exact.at_most(composed(rounds))
@@ -113,7 +113,7 @@ def test_the_maximum_in_each_round_then_composed_is_valid_and_looser():
 
 def test_losing_and_gaining_an_individual_are_reverses_of_each_other():
     for attaining in (False, True):
-        for system in systems((2, 2, 3), 20, attaining=attaining):
+        for system in systems((2, 2, 3), 8, attaining=attaining):
             assert system.bound(additions((0, 1))) == system.bound(removals((0, 1))).reversed()
 
 
