@@ -65,12 +65,13 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     tensors = {f"model/{name}": array for name, array in checkpoint.model.items()}
     tensors |= {f"strategy/{name}": array for name, array in checkpoint.strategy.items()}
     header = {
+        "order": json.dumps(list(tensors)),  # safetensors sorts; Flower's strategies pair arrays by position
         "run": checkpoint.run,
         "round": str(checkpoint.round),
         "metrics": json.dumps(checkpoint.metrics),
         "failures": json.dumps(checkpoint.failures),
     }
-    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_atomically(path, save(contiguous, metadata=header))
 
 
@@ -83,7 +84,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata()
-            tensors: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors: Arrays = {name: file.get_tensor(name) for name in json.loads(header["order"])}
         return Checkpoint(
             run=header["run"],
             round=int(header["round"]),
