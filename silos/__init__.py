@@ -7,10 +7,12 @@ that `flwr run .` loads). Start with `Silo`, then `OpacusEngine`. Importing this
 from silos import _environment  # isort: skip  # before the first import of flwr
 
 from silos._check_model import check_model
-from silos._client import client_app, request_content
+from silos._client import client_app, request_content, serve_together
 from silos._engine import OpacusEngine
 from silos._errors import Declined, ModelRefused, ReleaseRefused
+from silos._fleet import FleetEngine
 from silos._gate import check_reply, open_gate
+from silos._job import Job, Outcome
 from silos._models import Weights, build_model, check_same_layout, load_weights, weights_of
 from silos._records import from_record, hash_weights, to_record
 from silos._schedule import Schedule
@@ -25,8 +27,11 @@ del _environment
 __all__ = [
     "Declined",
     "Engine",
+    "FleetEngine",
+    "Job",
     "ModelRefused",
     "OpacusEngine",
+    "Outcome",
     "ReleaseRefused",
     "Request",
     "Schedule",
@@ -50,6 +55,7 @@ __all__ = [
     "open_gate",
     "poisson_sample",
     "request_content",
+    "serve_together",
     "to_record",
     "weights_of",
 ]

@@ -10,7 +10,7 @@ quote private records, so it goes to the silo's own log and ledger.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -18,9 +18,11 @@ from flwr.clientapp import ClientApp
 from accounting import BudgetExhausted, InvalidValue, LedgerConflict
 from silos._errors import Declined
 from silos._gate import ARRAYS, open_gate
+from silos._models import Weights
 from silos._records import from_record
 from silos._schedule import Schedule
 from silos._silo import Request, Silo
+from silos._together import FleetTrainer, train_together
 
 DECLINED = 1001
 FAILED = 1002
@@ -39,7 +41,8 @@ def client_app(find: Callable[[Context], Silo]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return _serve(message, find(context))
+        silo = find(context)
+        return _answer(message, silo, _train(silo, message))
 
     @app.query("silo")
     def silo(message: Message, context: Context) -> Message:
@@ -47,6 +50,27 @@ def client_app(find: Callable[[Context], Silo]) -> ClientApp:
         return Message(RecordDict({"silo": ConfigRecord({"name": name})}), reply_to=message)
 
     return app
+
+
+def serve_together(
+    engine: FleetTrainer, find: Callable[[Context], Silo]
+) -> Callable[[Sequence[tuple[Message, Context]]], list[Message]]:
+    """A function that serves all train messages of a round at once, as `client_app` serves them one by one.
+
+    Args:
+        engine: trains all silos.
+        find: the silo of a node, from its context.
+    """
+
+    def serve(messages: Sequence[tuple[Message, Context]]) -> list[Message]:
+        silos = [find(context) for _, context in messages]
+        asked = [_ask(silo, message) for silo, (message, _) in zip(silos, messages, strict=True)]
+        return [
+            _answer(message, silo, outcome)
+            for (message, _), silo, outcome in zip(messages, silos, train_together(engine, asked), strict=True)
+        ]
+
+    return serve
 
 
 def request_content(request_arrays: ArrayRecord, schedule: Schedule, *, round: int, attempt: int) -> RecordDict:
@@ -57,15 +81,27 @@ def request_content(request_arrays: ArrayRecord, schedule: Schedule, *, round: i
     return RecordDict({"arrays": request_arrays, "schedule": record})
 
 
-def _serve(message: Message, silo: Silo) -> Message:
+def _train(silo: Silo, message: Message) -> Weights | Exception:
     try:
-        weights = silo.train(_read(message.content))
-        return Message(open_gate({ARRAYS: weights}, {ARRAYS}), reply_to=message)
-    except (Declined, BudgetExhausted, LedgerConflict) as error:
-        return Message(Error(DECLINED, f"declined: {error}"), reply_to=message)
+        return silo.train(_read(message.content))
     except Exception as error:  # noqa: BLE001  # one silo's failure, of whatever kind, must not end the others' round
-        _LOG.warning("Silo %s failed.", silo.name, exc_info=error)
-        return Message(Error(FAILED, f"failed: {type(error).__name__}"), reply_to=message)
+        return error
+
+
+def _ask(silo: Silo, message: Message) -> tuple[Silo, Request] | Exception:
+    try:
+        return silo, _read(message.content)
+    except Exception as error:  # noqa: BLE001  # as above
+        return error
+
+
+def _answer(message: Message, silo: Silo, outcome: Weights | Exception) -> Message:
+    if not isinstance(outcome, Exception):
+        return Message(open_gate({ARRAYS: outcome}, {ARRAYS}), reply_to=message)
+    if isinstance(outcome, Declined | BudgetExhausted | LedgerConflict):
+        return Message(Error(DECLINED, f"declined: {outcome}"), reply_to=message)
+    _LOG.warning("Silo %s failed.", silo.name, exc_info=outcome)
+    return Message(Error(FAILED, f"failed: {type(outcome).__name__}"), reply_to=message)
 
 
 def _read(content: RecordDict) -> Request:

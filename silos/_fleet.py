@@ -9,6 +9,7 @@ silo are taken by kernels that see the shape of one silo's batch, never how many
 own samples ask for the same width are stacked (`silos._fleet_section`).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -23,7 +24,8 @@ from accounting._validate import check_count
 from silos._check_model import check_model
 from silos._errors import ModelRefused
 from silos._fleet_network import Network, Room, columns
-from silos._fleet_section import SECTION, Draw, Job, Section
+from silos._fleet_section import SECTION, Draw, Section
+from silos._job import Job, Outcome
 from silos._models import Weights, check_same_layout
 from silos._schedule import Schedule
 from silos._shard import Shard
@@ -33,9 +35,6 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 _MOST_NUMBERS = 1 << 22
 """Most numbers in one buffer of a section, while it holds more than one silo."""
-
-Outcome = tuple[Weights, int] | Exception
-"""The weights after the round and the steps executed, or why a silo has none."""
 
 
 class FleetEngine:
@@ -180,7 +179,7 @@ class FleetEngine:
         named: Weights = {}
         end = 0
         for name, shape in self._layout.items():
-            start, end = end, end + int(np.prod(shape))
+            start, end = end, end + math.prod(shape)
             named[name] = row[start:end].reshape(shape)
         return named
 
@@ -204,9 +203,10 @@ class _Table:
         """
         if shard in self._starts or shard in self._new:
             return
-        features = torch.from_numpy(shard.features.reshape(len(shard), -1)).to(self._dtype)
-        if features.shape[1] != self._network.inputs:
-            raise InvalidValue(f"Expected records of {features.shape[1]} features to have {self._network.inputs}.")
+        shape = shard.features.shape[1:]
+        if math.prod(shape) != self._network.inputs:
+            raise InvalidValue(f"Expected records of shape {shape} to have {self._network.inputs} numbers.")
+        features = torch.from_numpy(shard.features.reshape(len(shard), self._network.inputs)).to(self._dtype)
         self._new[shard] = columns(features, self._targets(torch.from_numpy(shard.labels)), self._network)
 
     def build(self) -> None:

@@ -4,17 +4,14 @@ A silo draws its samples for a whole section first. Its batches are then as wide
 to a multiple of `LANES`: a number that no other silo has a say in.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from silos._fleet_network import Network, Pass, Room
-from silos._schedule import Schedule
-from silos._shard import Shard
+from silos._job import Job
 from silos._streams import poisson_samples
 from silos._tasks import Task
 
@@ -24,17 +21,6 @@ SECTION = 16
 LANES = 32
 """Batches are as wide as a multiple of this: twice the floats in the largest vector register, the most that torch takes
 at a time. It computes the remainder of a tensor by other code, which must not meet a silo only because of its place."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
-    """What an engine is asked for one silo in one round; the arguments of `OpacusEngine.train`."""
-
-    weights: Mapping[str, NDArray[np.generic]]
-    shard: Shard
-    schedule: Schedule
-    sampling: np.random.Generator
-    noise: np.random.Generator
 
 
 class Draw:

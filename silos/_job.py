@@ -1,0 +1,34 @@
+"""What an engine is asked for one silo in one round, and what comes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from silos._models import Weights
+from silos._schedule import Schedule
+from silos._shard import Shard
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """One round of one silo; the fields are the arguments of `OpacusEngine.train`.
+
+    Args:
+        weights: to start from.
+        shard: the silo's records.
+        schedule: the public numbers of the round.
+        sampling: stream of the Poisson samples.
+        noise: stream of the noise.
+    """
+
+    weights: Mapping[str, NDArray[np.generic]]
+    shard: Shard
+    schedule: Schedule
+    sampling: np.random.Generator
+    noise: np.random.Generator
+
+
+Outcome = tuple[Weights, int] | Exception
+"""The weights after the round and the number of steps executed, or why the silo has none."""
