@@ -22,7 +22,7 @@ from accounting import (
     epsilon,
     number_to_json,
 )
-from scenarios._price import epsilons_by_round, membership_of, unit_of
+from scenarios._price import membership_of, shown_rounds, unit_of
 from scenarios._spec import Scenario
 from silos import Schedule
 
@@ -104,21 +104,27 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
     )
 
 
-def planned_federation(scenario: Scenario, plan: Plan) -> Federation:
-    """What the run will release if every silo trains in every round."""
+def planned_federation(scenario: Scenario, plan: Plan, rounds: int) -> Federation:
+    """What the run will have released after so many rounds if every silo trains in each."""
     silos = {
-        part.silo: [Release(mechanism=part.schedule.mechanism(), round=number) for number in range(1, part.rounds + 1)]
+        part.silo: [Release(mechanism=part.schedule.mechanism(), round=number) for number in range(1, rounds + 1)]
         for part in plan.silos
     }
     return Federation(silos, membership_of(scenario), plan.relation, unit_of(scenario))
 
 
-def planned_prices(scenario: Scenario, plan: Plan) -> pd.DataFrame:
-    """What each silo will have spent after each round: columns round, silo, epsilon."""
-    released = {
-        part.silo: [(number, part.schedule.mechanism()) for number in range(1, part.rounds + 1)] for part in plan.silos
-    }
-    return epsilons_by_round(scenario, scenario.training.rounds, released)
+def methods_by_round(scenario: Scenario, plan: Plan) -> pd.DataFrame:
+    """What the methods of the ladder will say after each round, at the scenario's delta.
+
+    Returns:
+        Rows with columns round, method, epsilon; at most `MOST_POINTS` rounds or so.
+    """
+    rows = [
+        (last, rung.method, rung.epsilon)
+        for last in shown_rounds(scenario.training.rounds)
+        for rung in planned_federation(scenario, plan, last).ladder(plan.delta)
+    ]
+    return pd.DataFrame(rows, columns=["round", "method", "epsilon"])
 
 
 def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:

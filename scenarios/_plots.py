@@ -69,6 +69,24 @@ def epsilon_by_round(prices: pd.DataFrame, target: float | None) -> Figure:
     return figure
 
 
+def methods_by_round(prices: pd.DataFrame, target: float | None) -> Figure:
+    """What each method says of the same releases after each round, on a logarithmic scale.
+
+    Args:
+        prices: rows with columns round, method, epsilon.
+        target: the scenario's epsilon, drawn as a line; None draws none.
+    """
+    with mpl.rc_context(_STYLE):
+        figure, axes = _figure("round", "epsilon so far")
+        for method, rows in prices.groupby("method", sort=False):
+            axes.plot(rows["round"], rows["epsilon"], label=str(method), linewidth=3 if method == "parallel" else 1.5)
+        if target is not None:
+            axes.axhline(target, linestyle="--", linewidth=1, color=_INK, label="target")
+        axes.set_yscale("log")
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
 def save_figure(figure: Figure, path: Path) -> None:
     """Write the figure to a file; the suffix says in which format.
 

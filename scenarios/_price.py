@@ -49,10 +49,9 @@ def epsilons_by_round(
         released: each silo's releases with their rounds.
 
     Returns:
-        Rows with columns round, silo, epsilon; at most `MOST_POINTS` rounds or so, the first and the last among them.
+        Rows with columns round, silo, epsilon, for the rounds of `shown_rounds`.
     """
-    stride = max(1, -(-rounds // MOST_POINTS))
-    shown = sorted({1, rounds, *range(stride, rounds + 1, stride)})
+    shown = shown_rounds(rounds)
     known: dict[tuple[tuple[int, Mechanism], ...], dict[int, float]] = {}
     for releases in map(tuple, released.values()):
         if releases not in known:
@@ -61,6 +60,12 @@ def epsilons_by_round(
         (last, silo, price) for silo, releases in released.items() for last, price in known[tuple(releases)].items()
     ]
     return pd.DataFrame(rows, columns=["round", "silo", "epsilon"])
+
+
+def shown_rounds(rounds: int) -> list[int]:
+    """About `MOST_POINTS` rounds of so many, evenly spaced, the first and the last among them."""
+    stride = max(1, -(-rounds // MOST_POINTS))
+    return sorted({1, rounds, *range(stride, rounds + 1, stride)})
 
 
 def executed(ledger: Ledger) -> dict[str, list[tuple[int, Mechanism]]]:

@@ -88,23 +88,25 @@ def plan(
     scenario: Scenario,
     overrides: Overrides = None,
     seed: Seed = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw epsilon by round to this file (.svg, .png or .pdf).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw epsilon by round, by each method, to a file (.svg, .png or .pdf).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Price a scenario before it runs: every silo, every method, and how many rounds the budget affords."""
     from scenarios._console import print_ladder, print_plan
     from scenarios._dataset import prepare, public_sizes
     from scenarios._load import load
-    from scenarios._plan import affordable_rounds, make_plan, planned_federation, planned_prices
+    from scenarios._plan import affordable_rounds, make_plan, methods_by_round, planned_federation
 
     loaded = load(scenario, overrides or (), seed)
     made = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
-    rungs = planned_federation(loaded, made).ladder(made.delta)
+    rungs = planned_federation(loaded, made, loaded.training.rounds).ladder(made.delta)
     rounds = affordable_rounds(loaded, made)
     if plot is not None:
-        from scenarios._plots import epsilon_by_round, save_figure
+        from scenarios import _plots
 
-        save_figure(epsilon_by_round(planned_prices(loaded, made), loaded.privacy.epsilon), plot)
+        _plots.save_figure(_plots.methods_by_round(methods_by_round(loaded, made), loaded.privacy.epsilon), plot)
     if as_json:
         answer = made.to_json() | {"ladder": [rung.to_json() for rung in rungs], "affordable_rounds": rounds}
         print(json.dumps(answer, indent=2))
