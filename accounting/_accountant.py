@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from accounting._costs import Costs
 from accounting._mechanism import Mechanism
 from accounting._questions import DeltaAt, EpsilonAt, Question
 from accounting._relations import Relation
 from accounting._release import Release, law_of
-from accounting._worst import Answer, Costs, Method, worst
+from accounting._worst import Answer, Method, worst
 
 _SILO = "silo"
 
@@ -63,4 +64,4 @@ def delta(releases: Sequence[Mechanism], *, relation: Relation, epsilon: float, 
 
 def _ask(releases: Sequence[Mechanism], relation: Relation, question: Question, method: Method) -> Answer:
     costs = Costs({_SILO: law_of([Release(mechanism=release) for release in releases])}, relation)
-    return worst(costs, [costs.alone(_SILO)], question, method, None)
+    return worst(costs, [costs.alone(_SILO)], question, method)

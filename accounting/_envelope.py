@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting._errors import Unsupported
 from accounting._grid import Window, compose_on_grid
 from accounting._pairs import DiscretePair
 from accounting._parts import Parts
@@ -21,22 +22,30 @@ Array = NDArray[np.float64]
 POINTS = 2**12
 """How many points of the curve are read off on either side of epsilon = 0."""
 
+MAX_CURVES = 300
+"""How many different compositions a worst curve is made of at most."""
+
 _TAIL = 1e-13
 """Mass of each composition beyond the points; it counts as infinite loss."""
 
 
-def contained(parts: Parts, other: Parts) -> bool:
+def worst_curve(candidates: Sequence[Parts]) -> Parts:
+    """Parts that dominate each candidate: one of them, if it contains the others, else the pair of the worst curve.
+
+    Raises:
+        Unsupported: for more than `MAX_CURVES` candidates, none of which contains another.
+    """
+    distinct = list(dict.fromkeys(candidates))
+    largest = [one for one in distinct if not any(other != one and _contained(one, other) for other in distinct)]
+    if len(largest) > MAX_CURVES:
+        raise Unsupported(f"The worst curve is read off for up to {MAX_CURVES} compositions.")
+    return largest[0] if len(largest) == 1 else ((_connected(tuple(largest)), 1),)
+
+
+def _contained(parts: Parts, other: Parts) -> bool:
     """Whether `other` composes at least what `parts` does, and so is at least as bad."""
     counts = dict(other)
     return all(counts.get(pair, 0) >= count for pair, count in parts)
-
-
-def worst_curve(candidates: Sequence[Parts]) -> Parts:
-    """Parts that dominate each candidate: one of them, if it contains the others, else the pair of the worst curve."""
-    for parts in candidates:
-        if all(contained(other, parts) for other in candidates):
-            return parts
-    return ((_connected(tuple(candidates)), 1),)
 
 
 @lru_cache(maxsize=64)

@@ -15,9 +15,10 @@ Guarantees, each checked by the tests:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 
+from accounting._costs import Costs
 from accounting._errors import InvalidValue, Unsupported
 from accounting._exposures import Exposure
 from accounting._guarantee import ASSUMPTIONS, Guarantee
@@ -29,7 +30,7 @@ from accounting._membership import Membership
 from accounting._questions import DeltaAt, EpsilonAt, PowerAt, Question
 from accounting._relations import Relation, Unit
 from accounting._release import Law, Release, law_of
-from accounting._worst import MAX_COMPOSED, Answer, Costs, Method, bound, worst
+from accounting._worst import Answer, Method, bound, worst
 
 _FIXED_SHARDS = "Shards are fixed before round 1."
 _EXECUTED = "Participation and stopping were chosen independently of data and releases; executed steps are the price."
@@ -40,7 +41,8 @@ RECORD = Unit()
 """The default unit: one record."""
 
 MAX_EXPOSURES = 20_000
-"""Above this many exposures the largest divergences are added at each Renyi order instead; an upper bound."""
+"""Above this many exposures an upper bound answers: the largest Renyi divergences added at each order, or the worst
+curve of all silos composed."""
 
 
 @dataclass(frozen=True)
@@ -156,19 +158,18 @@ class Federation:
 
     def price(self, exposure: Exposure, *, delta: float, method: Method = "auto") -> float:
         """The epsilon of one exposure alone, for looking behind the worst."""
-        return worst(self.costs, [exposure], EpsilonAt(delta), method, None).value
+        return worst(self.costs, [exposure], EpsilonAt(delta), method).value
 
     def worst(self, question: Question, method: Method = "auto") -> Answer:
         """The worst exposure for one question, with its answer and how it was computed."""
         if not self.silos:
-            return Answer(value=question.of_nothing, exposure=Exposure(), method="pld")
+            return Answer(value=question.of_nothing, exposure=Exposure(), method="pld", upper_bound=False)
         exposures = self.exposures()
         if exposures is None:
-            if method == "pld":
-                raise Unsupported(f"More than {MAX_EXPOSURES} exposures; only Renyi accounting bounds so many.")
-            return bound(self.costs, self.membership.cap(len(self.silos)), question, moves=self.may_move)
-        limit = MAX_COMPOSED if self.may_move or self.membership.combinatorial else None
-        return worst(self.costs, exposures, question, method, limit)
+            return self._bound(question, method)
+        combinatorial = self.may_move or self.membership.combinatorial
+        otherwise = partial(self._bound, question, method) if combinatorial else None
+        return worst(self.costs, exposures, question, method, otherwise)
 
     def exposures(self) -> Sequence[Exposure] | None:
         """Every exposure that may be the worst, equal ones once; None where there are more than `MAX_EXPOSURES`."""
@@ -205,7 +206,7 @@ class Federation:
             unit=self.unit,
             relation=self.relation,
             method=answer.method,
-            upper_bound=answer.method == "rdp",
+            upper_bound=answer.upper_bound,
             worst=answer.exposure.silos,
             moved=bool(answer.exposure.leaves and answer.exposure.enters),
             per_silo={silo: one.value for silo, one in self.per_silo(EpsilonAt(delta), method).items()},
@@ -218,7 +219,7 @@ class Federation:
         by_law: dict[Law, Answer] = {}
         for group in self._groups:
             only = _fixed(group[:1], self.relation)
-            by_law[self.costs.laws[group[0]]] = worst(self.costs, [only], question, method, None)
+            by_law[self.costs.laws[group[0]]] = worst(self.costs, [only], question, method)
         return {
             silo: replace(by_law[law], exposure=_fixed((silo,), self.relation)) for silo, law in self.costs.laws.items()
         }
@@ -237,6 +238,10 @@ class Federation:
         price = _DECLARED if self.participation_reacts else _EXECUTED
         moving = ("The unit may be in other silos before the step than after it.",) if self.may_move else ()
         return (*ASSUMPTIONS, shards, self.membership.sentence(), *moving, price, _SCHEDULE)
+
+    def _bound(self, question: Question, method: Method) -> Answer:
+        """An upper bound without looking at each exposure."""
+        return bound(self.costs, self.membership.cap(len(self.silos)), question, method, moves=self.may_move)
 
     @cached_property
     def costs(self) -> Costs:

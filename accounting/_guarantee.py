@@ -39,7 +39,7 @@ _VERBS = {
     Relation.REPLACE_ONE: "replacing",
 }
 
-_METHODS = {"pld": "privacy loss distributions (PLD)", "rdp": "Renyi divergences (RDP), an upper bound"}
+_METHODS = {"pld": "privacy loss distributions (PLD)", "rdp": "Renyi divergences (RDP)"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +52,9 @@ class Guarantee:
         unit: what is protected.
         relation: how neighbouring datasets differ.
         method: ``pld`` or ``rdp``.
-        upper_bound: whether the number may be well above what the composition of the same releases really gives;
-            False for PLD, whose numbers are rounded up by 0.1% or so.
-        worst: the silos of the worst exposure.
+        upper_bound: whether the number may be well above what the composition of the same releases really gives; False
+            for PLD of every exposure, which is rounded up by 0.1% or so.
+        worst: the silos of the worst exposure; the worst known one, where the number is an upper bound.
         moved: whether the worst exposure is a move from one silo to another.
         per_silo: each silo's own epsilon at the same delta.
         scope: whose view is bounded.
@@ -90,7 +90,8 @@ class Guarantee:
         """
         verb = _VERBS[self.relation]
         what = f"any one {self.unit}"
-        end = f"Relation: {self.relation}; unit: {self.unit}; method: {_METHODS[self.method]}; {self._worst_phrase()}."
+        method = _METHODS[self.method] + ", an upper bound" * self.upper_bound
+        end = f"Relation: {self.relation}; unit: {self.unit}; method: {method}; {self._worst_phrase()}."
         if math.isinf(self.epsilon) or self.delta >= 1:
             shown = "1" if self.delta >= 1 else _ceil(self.delta, 6)
             why = "" if self.delta >= 1 else " no finite epsilon bounds what was released"

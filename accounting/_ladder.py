@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from accounting._classical import advanced, basic, optimal
-from accounting._envelope import contained, worst_curve
+from accounting._envelope import worst_curve
 from accounting._errors import Unsupported
 from accounting._guarantee import number_to_json
 from accounting._membership import Unknown
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 Rounds: TypeAlias = "Sequence[tuple[Federation, int]]"
 """Distinct rounds, each with how many are like it."""
-
-MAX_CURVES = 20
-"""Rounds with more exposures than this, none of which contains the others, leave `rounds-composed` out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,9 +190,4 @@ def _candidates(federation: "Federation", side: int) -> list[Parts]:
     if exposures is None:
         raise Unsupported("Too many exposures to read off the worst curve.")
     both = [federation.costs.parts(exposure) for exposure in exposures]
-    chosen = [parts for each in both for parts in each] if federation.may_move else [each[side] for each in both]
-    distinct = list(dict.fromkeys(chosen))
-    largest = [one for one in distinct if not any(other != one and contained(one, other) for other in distinct)]
-    if len(largest) > MAX_CURVES:
-        raise Unsupported(f"The worst curve is read off for up to {MAX_CURVES} compositions.")
-    return largest
+    return [parts for each in both for parts in each] if federation.may_move else [each[side] for each in both]

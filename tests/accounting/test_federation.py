@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import accounting._federation as federation_module
+import accounting._worst as worst_module
 from accounting import (
     ApproximateEpsilon,
     AtMost,
@@ -21,6 +22,7 @@ from accounting import (
     Ledger,
     LedgerError,
     Mechanism,
+    Method,
     MultiRecordSampledGaussian,
     PureEpsilon,
     Relation,
@@ -33,6 +35,7 @@ from accounting import (
     ZeroConcentrated,
 )
 from accounting._exposures import Exposure
+from accounting._questions import EpsilonAt
 
 ADD_OR_REMOVE, ZERO_OUT, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.ZERO_OUT, Relation.REPLACE_ONE
 DELTA = 1e-5
@@ -176,7 +179,7 @@ def test_moving_pairs_removal_with_addition_and_not_with_removal() -> None:
     def direction(setting: tuple[float, float, int], adjacency: str) -> pld.PrivacyLossDistribution:
         rate, sigma, steps = setting
         found = pld.from_gaussian_mechanism(
-            sigma, sampling_prob=rate, value_discretization_interval=2e-4, use_connect_dots=True
+            sigma, sampling_prob=rate, value_discretization_interval=1e-3, use_connect_dots=True
         ).self_compose(steps)
         return getattr(found, f"_pmf_{adjacency}")
 
@@ -187,7 +190,7 @@ def test_moving_pairs_removal_with_addition_and_not_with_removal() -> None:
     expected = max(together("remove", "add"), together("add", "remove"))
     federation = Federation(silos, Disjoint(), REPLACE, may_move=True)
     found = federation.price(Exposure(leaves=("a",), enters=("b",)), delta=DELTA)
-    assert found == pytest.approx(expected, rel=2e-3)
+    assert found == pytest.approx(expected, rel=5e-3)
     assert found < 0.99 * together("remove", "remove")
 
 
@@ -230,28 +233,41 @@ def test_equal_silos_are_listed_once_and_priced_as_if_all_were(may_move: bool) -
 
 
 @pytest.mark.parametrize("may_move", [False, True])
-def test_too_many_sets_are_bounded_from_above_and_say_so(may_move: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["auto", "pld", "rdp"])
+def test_too_many_sets_are_bounded_from_above_and_say_so(
+    may_move: bool, method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
     silos = {name: [gaussian(0.1 + index / 20)] for index, name in enumerate("abcdef")}
     federation = Federation(silos, AtMost(3), REPLACE, may_move=may_move)
     exact = federation.guarantee(delta=DELTA)
     monkeypatch.setattr(federation_module, "MAX_EXPOSURES", 5)
-    bound = federation.guarantee(delta=DELTA)
+    bound = federation.guarantee(delta=DELTA, method=method)
     assert (exact.method, exact.upper_bound) == ("pld", False)
-    assert (bound.method, bound.upper_bound) == ("rdp", True)
+    assert bound.upper_bound
+    assert method in ("auto", bound.method)
     assert exact.epsilon < bound.epsilon < 1.3 * exact.epsilon
-    assert federation.delta(exact.epsilon) > DELTA
-    with pytest.raises(Unsupported, match="Renyi"):
-        federation.epsilon(DELTA, method="pld")
+    assert federation.delta(exact.epsilon, method=method) > DELTA
 
 
-def test_undecided_compositions_are_bounded_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    silos = {name: [gaussian(0.3 + index / 1000)] for index, name in enumerate("abcdef")}
+def test_the_renyi_bound_adds_the_largest_at_each_order() -> None:
+    """Two of three Gaussians by their zero-concentrated claims: the two largest rho, 0.125 and 0.08, add up."""
+    silos = {name: [ZeroConcentrated(rho=rho)] for name, rho in (("a", 0.08), ("b", 0.02), ("c", 0.125))}
+    federation = Federation(silos, AtMost(2), ADD_OR_REMOVE)
+    together = Federation({"one": [ZeroConcentrated(rho=0.205)]}, Disjoint(), ADD_OR_REMOVE)
+    assert federation._bound(EpsilonAt(DELTA), "auto").value == pytest.approx(together.epsilon(DELTA))
+
+
+def test_like_silos_are_bounded_tightly_by_their_worst_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 1% of sampled Gaussians that differ by 1%; Renyi accounting alone is 8% too high."""
+    silos = {f"s{index}": [sampled(0.05 + index * 1e-4, 1.0, 500)] for index in range(6)}
     federation = Federation(silos, AtMost(3), ADD_OR_REMOVE)
     exact = federation.epsilon(DELTA)
-    monkeypatch.setattr(federation_module, "MAX_COMPOSED", 0)
+    monkeypatch.setattr(worst_module, "MAX_COMPOSED", 1)
     bound = federation.guarantee(delta=DELTA)
-    assert bound.upper_bound
-    assert exact < bound.epsilon
+    assert (bound.method, bound.upper_bound) == ("pld", True)
+    assert exact <= bound.epsilon <= 1.01 * exact
+    assert federation.epsilon(DELTA, method="rdp") > 1.05 * exact
+    assert set(bound.worst) == {"s3", "s4", "s5"}
 
 
 def test_epsilon_and_delta_are_inverse() -> None:
