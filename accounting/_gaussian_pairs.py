@@ -26,7 +26,8 @@ from accounting._validate import check_in_range
 _LEAST_SUITABLE_SIGMA = 0.05
 _REACH = 9.5
 """Standard deviations beyond which a Gaussian's mass, 1e-21, is left out of an integral."""
-_LONGEST_STRETCH = 8192
+_LONGEST_LATTICE = 4096
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,40 +94,48 @@ class _ShiftedGaussians(Pair):
         return answer
 
     def _cumulants(self, tilts: Array) -> Array:
-        """Trapezoid rule for E_Q[excess]: exponentially accurate, since the integrand is analytic in a strip.
+        """ln(1 + E_Q[excess]), by a trapezoid rule over a lattice that is shared by all tilts where it is not too long.
 
-        The strip ends at the zeros of the mixtures, at imaginary part pi sigma^2 / (spread of the means) or more
-        (Trefethen, Weideman 2014, Theorem 5.1).
+        The rule is exponentially accurate, since the integrand is analytic in a strip that ends at the zeros of the
+        mixtures, at imaginary part pi sigma^2 / (spread of the means) or more (Trefethen, Weideman 2014, Theorem 5.1).
         """
         means, p, q = self._mixtures()
         if self.swapped:
             p, q = q, p
-        spread = float(means[-1] - means[0])
-        step = min(0.6 * self.sigma, 0.4 * self.sigma**2 / spread)
-        lattice = self._stretch(tilts, step, means, p, q)
-        if lattice is None and tilts.size > 1:
+        width = self.sigma**2 / float(means[-1] - means[0])
+        step, reach = min(0.6 * self.sigma, 0.4 * width), _REACH * self.sigma
+        centres = _centres(float(tilts.max()), means, p, q)
+        low, high = math.floor((centres.min() - reach) / step), math.ceil((centres.max() + reach) / step)
+        if high - low < _LONGEST_LATTICE:
+            x = step * np.arange(low, high + 1, dtype=np.float64)
+            weights = np.full(x.size, step)
+        elif tilts.size > 1:
             return np.concatenate([self._cumulants(tilt[None]) for tilt in tilts])
-        x = step * (self._windows(float(tilts[0]), step, means, p, q) if lattice is None else lattice)
+        else:
+            crossings = np.concatenate([_crossings(means, p, self.sigma), _crossings(means, q, self.sigma)])
+            x, weights = _panels(np.concatenate([centres, crossings]), crossings, self.sigma, width)
         losses = -self._loss(x) if self.swapped else self._loss(x)
         scaled = (x[:, None] - means[q > 0]) / self.sigma
         log_q = log_sum(-0.5 * scaled**2, q[q > 0])
-        weight = np.full(x.size, step / (self.sigma * math.sqrt(2 * math.pi)))
-        return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses[None, :]) + log_q, weight))
+        weights = weights / (self.sigma * math.sqrt(2 * math.pi))
+        return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses[None, :]) + log_q, weights))
 
-    def _stretch(self, tilts: Array, step: float, means: Array, p: Array, q: Array) -> Array | None:
-        """All whole multiples of `step` at which an integrand may have mass; None where they are too many."""
-        reach = _REACH * self.sigma
-        centres = _centres(float(tilts.max()), means, p, q)
-        low, high = math.floor((centres.min() - reach) / step), math.ceil((centres.max() + reach) / step)
-        return np.arange(low, high + 1, dtype=np.float64) if high - low < _LONGEST_STRETCH else None
 
-    def _windows(self, tilt: float, step: float, means: Array, p: Array, q: Array) -> Array:
-        """The multiples near a possible peak: a tilted centre, or a crossing of two components of one mixture."""
-        crossings = [_crossings(means, p, self.sigma), _crossings(means, q, self.sigma)]
-        spots = np.concatenate([_centres(tilt, means, p, q), *crossings])
-        half = math.ceil(_REACH * self.sigma / step)
-        near = np.rint(spots / step)[:, None] + np.arange(-half, half + 1, dtype=np.float64)
-        return np.unique(near.ravel())
+def _panels(spots: Array, crossings: Array, sigma: float, width: float) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights near the spots, where an integrand may have mass.
+
+    Panels are sigma wide, and narrower about crossings, where a mixture changes over `width` from Gaussian to Gaussian.
+    """
+    half = math.ceil(_REACH) + 1
+    near = np.unique(np.floor(spots / sigma)[:, None] + np.arange(-half, half + 1, dtype=np.float64))
+    edges = np.concatenate([near, near + 1]) * sigma
+    if 4 * width < sigma:
+        edges = np.concatenate([edges, (crossings[:, None] + 4 * width * np.arange(-12, 13)).ravel()])
+    edges = np.unique(edges)
+    middles, sizes = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    inside = np.isin(np.floor(middles / sigma), near)
+    middles, sizes = middles[inside, None], sizes[inside, None]
+    return (middles + sizes / 2 * _NODES).ravel(), (sizes / 2 * _WEIGHTS).ravel()
 
 
 def _centres(tilt: float, means: Array, p: Array, q: Array) -> Array:
@@ -201,10 +210,9 @@ class SampledPair(_ShiftedGaussians):
             return tilts * (tilts + 1) / (2 * self.sigma**2)
         return super().cumulants(tilts)
 
-    def repeated(self, count: int) -> tuple[Pair, int]:
-        if self.sampling_rate == 1 and count > 0:
-            return replace(self, sigma=self.sigma / math.sqrt(count)), 1
-        return self, count
+    @property
+    def squared_shift(self) -> float:
+        return self.sigma**-2 if self.sampling_rate == 1 else 0.0
 
     def reversed(self) -> "SampledPair":
         return self if self.sampling_rate == 1 else replace(self, swapped=not self.swapped)
