@@ -74,9 +74,13 @@ class Pair(ABC):
             return np.full_like(orders, np.inf)
         return self.cumulants(orders - 1) / (orders - 1)
 
-    def repeated(self, count: int) -> "tuple[Pair, int]":
-        """A pair and a count of it that make up `count` compositions of this one, fewer where some are known in one."""
-        return self, count
+    @property
+    def squared_shift(self) -> float:
+        """mu^2 where the pair is N(mu, 1) against N(0, 1), else 0: such pairs compose to one by adding it.
+
+        References: Dong, Roth, Su 2022, Corollary 3.3.
+        """
+        return 0.0
 
     def profile(self, epsilon: float) -> float:
         """Hockey-stick divergence sup_S P(S) - e^epsilon Q(S): the exact delta of one step in this direction."""

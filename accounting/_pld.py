@@ -15,9 +15,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from accounting._classical import smallest
+from accounting._gaussian_pairs import SampledPair
 from accounting._grid import GridLoss, compose_on_grid
 from accounting._pairs import Array, Pair
-from accounting._parts import coalesced, greatest_loss
+from accounting._parts import Parts, coalesced, greatest_loss
 from accounting._validate import check_in_range
 from accounting._windows import WIDEST_GAP, CumulantCurve, plan_window
 
@@ -51,7 +53,8 @@ class LossDistribution:
     """
 
     def __init__(self, parts: Sequence[tuple[Pair, int]]) -> None:
-        self.parts = coalesced([pair.repeated(count) for pair, count in coalesced(parts)])
+        self.parts = _condensed(parts)
+        self._single = self.parts[0][0] if [count for _, count in self.parts] == [1] else None
         self._curve = CumulantCurve(self.parts)
         self.steps = sum(count for _, count in self.parts)
         self.greatest_loss = greatest_loss(self.parts)
@@ -88,6 +91,8 @@ class LossDistribution:
         if left <= _LEAST_DELTA:
             return self.greatest_loss
         estimate, slope = self._estimate(left)
+        if self._single is not None:
+            return smallest(self._single.profile, delta, 0.0, min(estimate + 1e-9, self.greatest_loss))
         best, low, coarse = min(estimate, self.greatest_loss), 0.7 * estimate, None
         for _ in range(_ATTEMPTS):
             if best <= 0:
@@ -110,6 +115,8 @@ class LossDistribution:
         check_in_range(low=0, high=math.inf, epsilon=epsilon)
         if not self.parts or epsilon >= self.greatest_loss:
             return self.infinite_mass
+        if self._single is not None:
+            return self._single.profile(epsilon)
         log_bound, slope = self._curve.least(lambda t, k: _log_delta(epsilon, t, k))
         best, coarse = min(self.infinite_mass + math.exp(min(log_bound, 0.0)), 1.0), None
         for _ in range(_ATTEMPTS):
@@ -156,6 +163,15 @@ class LossDistribution:
         )
         grid = compose_on_grid(self.parts, plan.window)
         return replace(grid, p_infinite=grid.p_infinite + plan.lost)
+
+
+def _condensed(parts: Sequence[tuple[Pair, int]]) -> Parts:
+    """Equal pairs counted together, and all plain Gaussians as one."""
+    equal = coalesced(parts)
+    squares = math.fsum(count * pair.squared_shift for pair, count in equal)
+    if squares == 0:
+        return equal
+    return (*(part for part in equal if part[0].squared_shift == 0), (SampledPair(sigma=squares**-0.5), 1))
 
 
 def _settled(grid: GridLoss, asked: float, wanted: float, epsilon: float, left: float) -> bool:
