@@ -20,7 +20,7 @@ from accounting._grid import Window, discretise
 from accounting._pairs import Array, Pair, log_sum
 from accounting._parts import Parts
 
-_NEGLIGIBLE = 1e-4
+_NEGLIGIBLE = 1e-5
 """Part of delta that each cut of a tail may cost."""
 _DAMPING = 10.0
 """Logarithm of the part of delta that may fold back from below."""
