@@ -116,7 +116,7 @@ class Budget:
         """
         releases = list(releases)
         after = max(self._sums([*releases, proposed]))
-        if after > self.total:
+        if not after <= self.total:
             requested, remaining = max(self._cost(proposed)), self.remaining(releases)
             raise BudgetExhausted(
                 f"{proposed!r} would cost {requested:.6g}, and {remaining:.6g} of {self.total:.6g} remain (Renyi "

@@ -310,7 +310,7 @@ def test_the_hash_is_reproducible_from_the_documented_encoding(ledger: Ledger):
     charge(ledger, mechanism=COUNT)
     (row,) = ledger.rows("north")
     fields = ["silodp-ledger-1", "north", 1, "charged", "update", "0" * 64, "a", 0, 0, 0]
-    law = '{"mechanism":"gaussian","noise_multiplier":4,"steps":1}'
+    law = json.dumps(COUNT.to_json(), separators=(",", ":"), sort_keys=True)
     text = json.dumps([*fields, law, "r", 0, "", ""], separators=(",", ":"))
     assert row.hash == hashlib.sha256(text.encode()).hexdigest() == ledger.head("north")
 
