@@ -93,6 +93,7 @@ def log_sum(exponents: Array, weights: Array) -> Array:
     """ln sum_i weights_i exp(exponents_i) along the last axis; -inf for an empty sum."""
     if exponents.shape[-1] == 0:
         return np.full(exponents.shape[:-1], -np.inf)
+    exponents = np.where(weights > 0, exponents, -np.inf)
     top = np.maximum(np.max(exponents, axis=-1), -1e300)
     with np.errstate(divide="ignore"):
         return top + np.log(np.exp(exponents - top[..., None]) @ weights)

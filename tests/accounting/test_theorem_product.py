@@ -150,6 +150,11 @@ def test_the_federation_is_never_below_the_truth_and_meets_it_where_steps_show_t
         compare(draw(seed, silos=silos, steps=steps, outputs=outputs, attaining=attaining), seed, answers=1)
 
 
+def test_an_individual_who_is_shown_outright_now_and_then_is_not_priced_below_the_truth():
+    """A system in which one declared step has mass at infinite loss and the rest have little left to add."""
+    compare(draw(142, silos=3, steps=3, outputs=2, attaining=False), 142, answers=4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("attaining", [False, True], ids=["loose", "attaining"])
 @pytest.mark.parametrize("shape", [*SHAPES, (4, 2, 2), (3, 3, 2)], ids=str)
