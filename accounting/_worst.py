@@ -139,9 +139,10 @@ def _price(costs: Costs, exposure: Exposure, question: Question, method: Method)
     value = _worst_by_pld(parts, question, trust=method == "pld")
     if value is not None:
         return Answer(value=value, exposure=exposure, method="pld", upper_bound=False)
-    answer = _by_renyi(costs, exposure, question)
     pure = max(question.of_pure(greatest_loss(direction)) for direction in parts)
-    return Answer(value=pure, exposure=exposure, method="pld", upper_bound=False) if pure < answer.value else answer
+    if pure < _bounds(costs, [exposure], question)[0][0]:
+        return Answer(value=pure, exposure=exposure, method="pld", upper_bound=False)
+    return _by_renyi(costs, exposure, question)
 
 
 def _worst_by_pld(compositions: Sequence[Parts], question: Question, *, trust: bool = False) -> float | None:
