@@ -20,6 +20,7 @@ from scenarios._partitions import deal, natural_order, silo_names
 from scenarios._sources import Source, read_source
 from scenarios._spec import Scenario
 from silos._shard import Shard
+from silos._tasks import Task
 
 LEAST_RECORDS = 2
 """Training records that a silo needs: a silo of one record is one individual, and its name tells whose."""
@@ -49,7 +50,7 @@ class Dataset:
     test_silos: NDArray[np.str_]
     input_shape: tuple[int, ...]
     outputs: int
-    task: str
+    task: Task
     label_scale: float = 1.0
     label_offset: float = 0.0
 

@@ -4,8 +4,8 @@ Clipping, accumulation over physical batches, the divisor and the step hook are 
 
 - Noise is one flat draw from a NumPy stream over all parameters in order, in float64, so that any engine that consumes
   the same stream adds the same noise, whatever its layers or precision.
-- A record whose gradient, or its norm, is not finite contributes zero. A zero is within the clip norm, so sensitivity is
-  kept, and such a record moves nobody else's contribution.
+- A record whose gradient, or its norm, is not finite contributes zero. A zero is within the clip norm, so sensitivity
+  is kept, and such a record moves nobody else's contribution.
 """
 
 # Opacus hangs a step's sums and per-record gradients on parameters, as attributes that torch does not declare.
