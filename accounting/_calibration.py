@@ -6,6 +6,7 @@ kept inside a bracket. It starts from the Chernoff bound, which takes a millisec
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Sequence
 
 from accounting._accountant import epsilon as priced_epsilon
@@ -13,6 +14,7 @@ from accounting._errors import InvalidValue, Unsupported
 from accounting._mechanism import Mechanism
 from accounting._parts import directed_parts
 from accounting._pld import LossDistribution
+from accounting._rdp import OrderGridWarning
 from accounting._relations import Relation
 from accounting._validate import check_count, check_in_range
 from accounting._worst import Method
@@ -130,7 +132,9 @@ def _search(
     check_in_range(low=0, high=1, low_open=True, high_open=True, accuracy=accuracy)
 
     def cost(value: float) -> float:
-        return priced_epsilon(make(value), relation=relation, delta=delta, method=method).epsilon
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OrderGridWarning)
+            return priced_epsilon(make(value), relation=relation, delta=delta, method=method).epsilon
 
     def quick(value: float) -> float:
         return LossDistribution(directed_parts(make(value), relation).remove).chernoff_epsilon(delta)

@@ -100,8 +100,10 @@ class GridLoss:
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """The divergence at any epsilon not below the lowest grid point, and -d ln(delta) / d epsilon there."""
-        index = min(math.floor(epsilon / self.interval) - self.window.low, self.p.size - 1)
-        q_above = math.exp(epsilon - self.loss(index)) * self._q_above(index)
+        index = math.floor(epsilon / self.interval) - self.window.low
+        if index >= self.p.size - 1:
+            return self.p_infinite, 0.0
+        q_above = math.exp(min(epsilon - self.loss(index), 700.0)) * self._q_above(index)
         delta = self.p_infinite + max(float(self._above[index]) - q_above, 0.0)
         return delta, q_above / delta if delta > 0 else 0.0
 
@@ -119,9 +121,12 @@ class GridLoss:
             middle = (low + high) // 2
             low, high = (middle, high) if self.delta_at(middle) > delta else (low, middle)
         q_above = self._q_above(low)
-        growth = (self.p_infinite + float(self._above[low]) - delta) / q_above
-        epsilon = self.loss(low) + min(max(math.log(growth), 0.0), self.interval)
-        return epsilon, q_above * growth / delta
+        excess = self.p_infinite + float(self._above[low]) - delta
+        if excess <= q_above:
+            return self.loss(low), q_above / delta
+        if q_above == 0:
+            return self.loss(high), 0.0
+        return self.loss(low) + min(math.log(excess / q_above), self.interval), excess / delta
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """The least delta(epsilon) + e^epsilon * false_positive_rate over grid points, which bounds the power."""

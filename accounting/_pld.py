@@ -6,7 +6,7 @@ is the tilt at which that epsilon is a large deviation of the loss. The interval
 of both from cumulants, and again from the first answer where the estimate was poor.
 
 Outside the window nothing is lost unseen. What lies above it, and what the transform then folds back amplified, is at
-most 1e-4 delta by a Chernoff bound, which is added; what lies below folds back e^(-t * width) times smaller.
+most 2e-5 delta by a Chernoff bound, which is added; what lies below folds back e^(-t * width) times smaller.
 """
 
 import math
@@ -25,7 +25,7 @@ from accounting._windows import WIDEST_GAP, CumulantCurve, plan_window
 
 _LEAST_ERROR = 1e-7
 """Error of epsilon that is always allowed."""
-_DELTA_ACCURACY = 3e-3
+_DELTA_ACCURACY = 1e-3
 """Part of delta by which the grid may be too large."""
 _LEAST_DELTA = 1e-280
 _ATTEMPTS = 5
@@ -127,8 +127,10 @@ class LossDistribution:
             grid = self._compose(epsilon, epsilon, left, interval, coarse)
             found, slope = grid.delta(epsilon)
             best = min(best, found)
+            if slope == 0:
+                break
             wanted = self._interval(slope, 2 * _DELTA_ACCURACY / slope)
-            if found - self.infinite_mass > 0.1 * left and _settled(grid, interval, wanted, epsilon, left):
+            if found - self.infinite_mass > 0.02 * left and _settled(grid, interval, wanted, epsilon, left):
                 break
             coarse = grid.interval
         return best
@@ -148,14 +150,16 @@ class LossDistribution:
         if rate <= _LEAST_DELTA:
             return min(self.infinite_mass + _LEAST_DELTA, 1.0) if rate > 0 else self.infinite_mass
         loss, slope = self._curve.least(lambda t, k: (k - math.log(rate)) / (t + 1))
+        backwards = CumulantCurve(tuple((pair.reversed(), count) for pair, count in self.parts))
+        depth, _ = backwards.least(lambda t, k: (k - math.log1p(-rate)) / t)
         left = min(rate * math.exp(min(max(loss, 0.0), 700.0)), 1.0)
-        interval = self._interval(slope, _DELTA_ACCURACY / slope)
-        grid = self._compose(max(loss, 0.0), -max(loss, 0.0), left, interval, None)
+        interval = self._interval(slope, _DELTA_ACCURACY / max(slope, 1.0))
+        grid = self._compose(loss, min(-depth, loss), left, interval, None)
         return min(grid.true_positive_rate(rate), 1.0)
 
     def _interval(self, tilt: float, error: float) -> float:
-        """The grid interval that adds `error` to the epsilon of a tilt."""
-        return math.sqrt(12 * error / (self.steps * (tilt + 1)))
+        """The grid interval that adds `error` to the epsilon of a tilt, and little to the standard deviation."""
+        return math.sqrt(min(12 * error / (tilt + 1), 0.05 * self._curve.variance()) / self.steps)
 
     def _compose(self, epsilon: float, low: float, left: float, interval: float, coarse: float | None) -> GridLoss:
         plan = plan_window(

@@ -58,6 +58,12 @@ class CumulantCurve:
         """Tilts and cumulants as far as computed."""
         return np.concatenate(_TILTS[: len(self._groups)]), np.concatenate(self._groups)
 
+    def variance(self) -> float:
+        """About the variance of the finite losses, from the curve's start."""
+        tilt = _TILTS[0][0]
+        finite = sum(count * math.log1p(-min(pair.infinite_mass, 0.999)) for pair, count in self._parts)
+        return max(2 * float(self._group(0)[0] - finite) / (tilt * (tilt + 1)), 1e-12)
+
     def least(self, bound: Callable[[Array, Array], Array]) -> tuple[float, float]:
         """The least of a quasi-convex bound made from tilts and cumulants, and its tilt."""
         least, at = math.inf, float(_TILTS[0][0])

@@ -118,7 +118,16 @@ def _bounds(costs: Costs, candidates: Sequence[Exposure], question: Question) ->
 
 
 def _renyi_bound(costs: Costs, exposure: Exposure, question: Question) -> float:
-    return max(map(question.of_renyi, costs.renyi(exposure)))
+    """The larger bound of the two directions; the other's warnings are nobody's concern."""
+    bounds: list[tuple[float, Sequence[warnings.WarningMessage]]] = []
+    for values in costs.renyi(exposure):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            bounds.append((question.of_renyi(values), seen))
+    value, told = max(bounds, key=lambda bound: bound[0])
+    for each in told:
+        warnings.warn(each.message, stacklevel=2)
+    return value
 
 
 def _by_renyi(costs: Costs, exposure: Exposure, question: Question) -> Answer:
