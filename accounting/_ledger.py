@@ -165,7 +165,7 @@ class Ledger:
             known = chain.charges.get(key)
             if known is not None and (known.request, known.mechanism) == (request, mechanism):
                 return known
-            if admit is not None and known is None:
+            if admit is not None:
                 admit([each.mechanism for each in chain.charges.values()], mechanism)
             row = chain.next_row(Event.CHARGED, item)._replace(
                 run=run, round=round, attempt=attempt, mechanism=text, request=request

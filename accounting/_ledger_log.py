@@ -31,7 +31,7 @@ class Log:
 
     @contextmanager
     def batch(self) -> Generator[None]:
-        """Hold the file for writing and follow it; what is appended inside becomes durable at the end, or not at all.
+        """Hold the file for writing; what is appended inside becomes durable at the end, or not at all.
 
         Raises:
             LedgerError: when another process is writing, or the commit fails, or inside another batch.
@@ -42,7 +42,6 @@ class Log:
         try:
             with self.file.transaction():
                 self._writing = True
-                self._follow()
                 yield
                 self._flush()
             committed = True

@@ -158,6 +158,16 @@ def test_a_destroyed_page_is_found(path: Path):
                 use()
 
 
+def test_damage_outside_the_rows_is_found(path: Path):
+    content = bytearray(path.read_bytes())
+    content[36:40] = (5).to_bytes(4, "big")  # The number of free pages (SQLite file format, section 1.3.9).
+    path.write_bytes(content)
+    with Ledger.open(path) as ledger:
+        assert ledger.releases("north") == [UPDATE]
+        with pytest.raises(LedgerCorrupt, match="the file is damaged"):
+            ledger.verify()
+
+
 def test_a_file_cut_short_is_found(path: Path):
     with Ledger.open(path) as ledger, ledger.batch():
         for round in range(1, 300):

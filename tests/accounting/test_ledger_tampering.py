@@ -155,7 +155,7 @@ def test_a_ledger_that_has_grown_holds_its_earlier_heads(original: tuple[Path, d
         assert ledger.verify(heads) != heads
         assert ledger.verify({"east": "0" * 64}) == ledger.heads()
     with Ledger.open(path) as ledger, pytest.raises(LedgerCorrupt, match="no row with the hash"):
-        ledger.verify({"north": heads["south"]})
+        ledger.verify({"north": heads["south"], "south": heads["north"]})
 
 
 def test_a_forged_but_well_hashed_history_is_found(original: tuple[Path, dict[str, str]], tmp_path: Path):
@@ -169,12 +169,31 @@ def test_a_forged_but_well_hashed_history_is_found(original: tuple[Path, dict[st
         "not what its run declared": [*rows[:3], rows[3]._replace(mechanism=CHEAPER)],
         "fixed its": [rows[0], rows[0]],
         "Expected the description of a mechanism": [*rows[:3], rows[3]._replace(mechanism="{")],
+        "4 of silo 'north' is no event": [*rows[:3], rows[3]._replace(executed=3)],
+        "5 of silo 'north' is no event": [*rows[:4], rows[4]._replace(event="gone")],
     }
     for number, (message, forged) in enumerate(forgeries.items()):
         target = tmp_path / f"{number}.db"
         Ledger.open(target, create=True).close()
         _insert(target, _sealed(forged))
         with Ledger.open(target) as ledger, pytest.raises(LedgerCorrupt, match=message):
+            ledger.verify()
+
+
+def test_rows_of_two_histories_do_not_join(original: tuple[Path, dict[str, str]], tmp_path: Path):
+    with Ledger.open(original[0]) as ledger:
+        rows = ledger.rows("north")
+    other = _sealed([rows[0]._replace(note="two"), *rows[1:]])
+    skipping = rows[1]._replace(sequence=3)
+    joined = {
+        "row 2 .* does not follow the row before it": [rows[0], *other[1:]],
+        "row 3 .* stands where row 2 should": [rows[0], skipping._replace(hash=skipping.digest())],
+    }
+    for number, (message, forged) in enumerate(joined.items()):
+        target = tmp_path / f"{number}.db"
+        Ledger.open(target, create=True).close()
+        _insert(target, forged)
+        with Ledger.open(target) as ledger, pytest.raises(LedgerCorrupt, match=f"(?i){message}"):
             ledger.verify()
 
 
@@ -202,13 +221,19 @@ def test_sqlite_itself_refuses_to_alter_or_delete_rows(original: tuple[Path, dic
         connection.execute(statement)
 
 
-def test_rows_removed_under_an_open_ledger_are_noticed(original: tuple[Path, dict[str, str]], tmp_path: Path):
-    path, _ = original
-    shutil.copy(path, tmp_path / "open.db")
-    with Ledger.open(tmp_path / "open.db") as ledger:
+@pytest.mark.parametrize("again", [False, True])
+def test_a_row_removed_or_replaced_under_an_open_ledger_is_noticed(
+    original: tuple[Path, dict[str, str]], tmp_path: Path, again: bool
+):
+    path = tmp_path / "open.db"
+    shutil.copy(original[0], path)
+    with Ledger.open(path) as ledger:
         ledger.releases("north")
-        with closing(sqlite3.connect(tmp_path / "open.db")) as connection, connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DROP TRIGGER rows_are_never_deleted")
             connection.execute("DELETE FROM rows WHERE place = (SELECT max(place) FROM rows)")
+        if again:
+            with Ledger.open(path) as other:
+                other.fix("north", "shard", "one")
         with pytest.raises(LedgerError, match="gone or altered"):
             ledger.fix("north", "shard", "two")
