@@ -26,7 +26,7 @@ def check_in_range(
             raise InvalidValue(f"Expected {name}={value} in {interval}.")
 
 
-def check_count(*, low: int = 0, **values: int) -> None:
+def check_count(*, low: int = 0, **values: object) -> None:
     """Refuse anything but an integer of at least `low`.
 
     Raises:

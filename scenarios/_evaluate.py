@@ -18,6 +18,7 @@ from scenarios._dataset import Dataset
 from silos import Weights, load_weights
 
 Floats: TypeAlias = NDArray[np.float64]
+Labels: TypeAlias = NDArray[np.int64] | NDArray[np.float32]
 Metrics = dict[str, float]
 
 HEADLINE: Mapping[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
@@ -65,7 +66,7 @@ def predict(model: torch.nn.Module, features: NDArray[np.float32], *, batch: int
     return torch.cat(rows).double().numpy()
 
 
-def score(task: str, outputs: Floats, labels: NDArray[np.generic], *, scale: float = 1.0) -> Metrics:
+def score(task: str, outputs: Floats, labels: Labels, *, scale: float = 1.0) -> Metrics:
     """Task metrics of outputs against labels.
 
     Args:
@@ -83,7 +84,7 @@ def score(task: str, outputs: Floats, labels: NDArray[np.generic], *, scale: flo
     return _SCORES[task](outputs, labels, scale)
 
 
-def _binary(outputs: Floats, labels: NDArray[np.generic], _: float) -> Metrics:
+def _binary(outputs: Floats, labels: Labels, _: float) -> Metrics:
     logits = outputs[:, 0]
     metrics = {
         "accuracy": float(np.mean((logits > 0) == (labels > 0))),
@@ -94,7 +95,7 @@ def _binary(outputs: Floats, labels: NDArray[np.generic], _: float) -> Metrics:
     return metrics
 
 
-def _multiclass(outputs: Floats, labels: NDArray[np.generic], _: float) -> Metrics:
+def _multiclass(outputs: Floats, labels: Labels, _: float) -> Metrics:
     shifted = outputs - outputs.max(axis=1, keepdims=True)
     probabilities = np.exp(shifted)
     probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -104,7 +105,7 @@ def _multiclass(outputs: Floats, labels: NDArray[np.generic], _: float) -> Metri
     }
 
 
-def _regression(outputs: Floats, labels: NDArray[np.generic], scale: float) -> Metrics:
+def _regression(outputs: Floats, labels: Labels, scale: float) -> Metrics:
     errors = (outputs[:, 0] - labels) * scale
     metrics = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
     if len(labels) > 1 and np.var(labels) > 0:
@@ -112,7 +113,7 @@ def _regression(outputs: Floats, labels: NDArray[np.generic], scale: float) -> M
     return metrics
 
 
-_SCORES: Mapping[str, Callable[[Floats, NDArray[np.generic], float], Metrics]] = {
+_SCORES: Mapping[str, Callable[[Floats, Labels, float], Metrics]] = {
     "binary": _binary,
     "multiclass": _multiclass,
     "regression": _regression,

@@ -43,6 +43,9 @@ def _problem(details: ErrorDetails, content: dict[str, object]) -> Problem:
         return Problem(path, f"is unknown;{nearest(path[-1], allowed)} allowed: {', '.join(allowed)}")
     if kind == "missing":
         return Problem(path, f"is missing: {_allowed(path, content)}")
+    if kind == "union_tag_invalid":
+        tags = str(context["expected_tags"]).replace("'", "")
+        return Problem((*path, "name"), f"= {json.dumps(context['tag'])} must be one of {tags}")
     if any(isinstance(part, int) for part in details["loc"]):
         items = [item for schema in _schemas(path, content) if isinstance(item := schema.get("items"), dict)]
         each = dict.fromkeys(_kind(branch) for item in items for branch in _branches(item, None))

@@ -91,7 +91,14 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
     Raises:
         ScenarioError: where a silo's sampling rate would pass 1 or a target cannot be met.
     """
-    total = sum(sizes.values())
+    total, smallest = sum(sizes.values()), min(sizes, key=sizes.__getitem__)
+    batch = scenario.training.expected_batch
+    if batch is not None and batch > sizes[smallest]:
+        raise scenario.error(
+            "training.expected_batch",
+            f"= {batch:g} is more than the {sizes[smallest]} records of the smallest silo, {smallest!r}: its sampling "
+            f"rate would be above 1. Use at most {sizes[smallest]}, or give training.sampling_rate",
+        )
     parts = tuple(
         _silo_plan(scenario, silo, replace(_schedule(scenario, silo, size), weight=size / total), size)
         for silo, size in sizes.items()
@@ -152,12 +159,6 @@ def _schedule(scenario: Scenario, silo: str, size: int) -> Schedule:
     rate = training.sampling_rate or 0.0
     if training.expected_batch is not None:
         rate = training.expected_batch / size
-    if rate > 1:
-        raise scenario.error(
-            "training.expected_batch",
-            f"= {training.expected_batch:g} is more than the {size} records of silo {silo!r}: its sampling rate would "
-            f"be {rate:.3g}, and must be in (0, 1]. Use at most {size}, or give training.sampling_rate",
-        )
     return Schedule(
         sampling_rate=rate,
         steps=training.local_steps,

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
+from cycler import cycler
 from matplotlib.figure import Figure
+from matplotlib.typing import RcKeyType
 
 from scenarios._errors import RunError
 
 _INK = "#123456"
 """Stands for the page's text colour while drawing; `svg` turns it into ``currentColor``."""
 
-_STYLE: dict[str, object] = {
+_STYLE: dict[RcKeyType, object] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "silodp",
     "font.family": "sans-serif",
@@ -25,7 +27,7 @@ _STYLE: dict[str, object] = {
     "axes.labelcolor": _INK,
     "xtick.color": _INK,
     "ytick.color": _INK,
-    "axes.prop_cycle": mpl.cycler(color=["#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#14b8a6", "#ec4899"]),
+    "axes.prop_cycle": cycler(color=["#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#14b8a6", "#ec4899"]),
 }
 
 MOST_LINES = 10

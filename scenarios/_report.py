@@ -101,7 +101,7 @@ def silo_rows(plan: Plan, guarantee: Guarantee, metrics: pd.DataFrame, metric: s
 def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) -> str:
     """What the run came to, in one line."""
     metric = HEADLINE[scenario.data.task]
-    final = metrics[(metrics["metric"] == metric) & (metrics["silo"] == "all")]["value"].iloc[-1]
+    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1]
     return (
         f"After {scenario.training.rounds} rounds over {len(guarantee.per_silo)} silos: {metric} {final:.4f} on "
         f"held-out records, at epsilon {guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."

@@ -196,3 +196,7 @@ def main() -> None:
             raise
         print(f"silodp: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

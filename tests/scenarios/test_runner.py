@@ -77,9 +77,7 @@ def test_a_changed_scenario_draws_other_noise_under_the_same_seed(scenario_file:
 
 def run_start(scenario, folder: Path) -> Path:
     """The untrained model, by a run whose learning rate moves nothing."""
-    still = scenario.model_copy(
-        update={"training": scenario.training.model_copy(update={"learning_rate": 1e-30})}
-    )
+    still = scenario.model_copy(update={"training": scenario.training.model_copy(update={"learning_rate": 1e-30})})
     return run(still, out=folder).folder / "model.safetensors"
 
 
