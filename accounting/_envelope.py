@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accounting._errors import Unsupported
 from accounting._grid import Window, compose_on_grid
-from accounting._pairs import DiscretePair
+from accounting._pairs import DiscretePair, Pair
 from accounting._parts import Parts
 from accounting._pld import LossDistribution
 
@@ -35,17 +35,27 @@ def worst_curve(candidates: Sequence[Parts]) -> Parts:
     Raises:
         Unsupported: for more than `MAX_CURVES` candidates, none of which contains another.
     """
-    distinct = list(dict.fromkeys(candidates))
-    largest = [one for one in distinct if not any(other != one and _contained(one, other) for other in distinct)]
+    largest = _largest(candidates)
     if len(largest) > MAX_CURVES:
         raise Unsupported(f"The worst curve is read off for up to {MAX_CURVES} compositions.")
     return largest[0] if len(largest) == 1 else ((_connected(tuple(largest)), 1),)
 
 
-def _contained(parts: Parts, other: Parts) -> bool:
-    """Whether `other` composes at least what `parts` does, and so is at least as bad."""
-    counts = dict(other)
-    return all(counts.get(pair, 0) >= count for pair, count in parts)
+def _largest(candidates: Sequence[Parts]) -> list[Parts]:
+    """The candidates of which no other composes at least as much of every pair."""
+    distinct = {parts: dict(parts) for parts in candidates}
+    sharing: dict[Pair, list[Parts]] = {}
+    for parts in distinct:
+        for pair, _ in parts:
+            sharing.setdefault(pair, []).append(parts)
+
+    def contained(parts: Parts) -> bool:
+        others = sharing[parts[0][0]] if parts else [other for other in distinct if other]
+        return any(
+            other != parts and all(distinct[other].get(pair, 0) >= count for pair, count in parts) for other in others
+        )
+
+    return [parts for parts in distinct if not contained(parts)]
 
 
 @lru_cache(maxsize=64)

@@ -5,10 +5,14 @@ Silos with equal releases are interchangeable, so that exposures that differ onl
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 Groups: TypeAlias = Sequence[Sequence[str]]
 """Silos grouped by equal releases."""
+
+DEEPEST = 40
+"""Sets of more silos than this, of more than this many kinds, are too many to list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,46 +39,49 @@ class Exposure:
 
 def subsets(groups: Groups, size: int) -> Iterator[tuple[str, ...]]:
     """All subsets of one size, choosing within a group its first silos."""
-    if size == 0:
-        yield ()
-    elif groups:
-        head, rest = groups[0], groups[1:]
-        room = sum(map(len, rest))
-        for taken in range(min(len(head), size), max(0, size - room) - 1, -1):
-            for others in subsets(rest, size - taken):
-                yield (*head[:taken], *others)
+    rooms = list(accumulate((len(group) for group in reversed(groups)), initial=0))[::-1]
+
+    def chosen(start: int, missing: int) -> Iterator[tuple[str, ...]]:
+        if missing == 0:
+            yield ()
+        for index in range(start, len(groups) if missing else start):
+            if rooms[index] < missing:
+                return
+            for taken in range(min(len(groups[index]), missing), 0, -1):
+                for others in chosen(index + 1, missing - taken):
+                    yield (*groups[index][:taken], *others)
+
+    if size == rooms[0]:
+        yield tuple(silo for group in groups for silo in group)
+    else:
+        yield from chosen(0, size)
 
 
 def moves_within(groups: Groups, cap: int) -> Iterator[Exposure]:
     """All moves from at most `cap` silos to at most `cap`; where a silo is free, no place is left unused."""
     total = sum(map(len, groups))
-
-    def roles(rest: Groups, leave: int, enter: int) -> Iterator[tuple[tuple[int, int, int], ...]]:
-        if not rest:
-            yield ()
-            return
-        size = len(rest[0])
-        for stays in range(min(size, leave, enter), -1, -1):
-            for leaves in range(min(size - stays, leave - stays), -1, -1):
-                for enters in range(min(size - stays - leaves, enter - stays), -1, -1):
-                    for others in roles(rest[1:], leave - stays - leaves, enter - stays - enters):
-                        yield ((leaves, enters, stays), *others)
-
-    for counts in roles(groups, cap, cap):
-        leaves, enters, stays = (tuple(part) for part in zip(*counts, strict=True))
-        before, after = sum(leaves) + sum(stays), sum(enters) + sum(stays)
-        unused = total > sum(leaves) + sum(enters) + sum(stays) and min(before, after) < cap
-        if min(before, after) == 0 or unused or leaves < enters:
-            continue
-        yield _exposure(groups, counts)
+    order = {silo: index for index, group in enumerate(groups) for silo in group}
+    for stay in range(cap, -1, -1):
+        most = cap - stay
+        for leave in range(most, -1, -1):
+            enter = min(most, total - stay - leave)
+            if not _is_largest(stay, leave, enter, cap, total):
+                continue
+            for stays in subsets(groups, stay):
+                free = _without(groups, stays) if leave else ()
+                for leaves in subsets(free, leave):
+                    for enters in subsets(_without(free, leaves) if enter else (), enter):
+                        if leave > enter or [order[silo] for silo in leaves] <= [order[silo] for silo in enters]:
+                            yield Exposure(leaves=leaves, enters=enters, stays=stays)
 
 
-def _exposure(groups: Groups, counts: Sequence[tuple[int, int, int]]) -> Exposure:
-    """The first silos of each group, dealt out by the counts of leaving, entering and staying."""
-    dealt: tuple[list[str], list[str], list[str]] = ([], [], [])
-    for group, parts in zip(groups, counts, strict=True):
-        start = 0
-        for silos, count in zip(dealt, parts, strict=True):
-            silos.extend(group[start : start + count])
-            start += count
-    return Exposure(leaves=tuple(dealt[0]), enters=tuple(dealt[1]), stays=tuple(dealt[2]))
+def _is_largest(stay: int, leave: int, enter: int, cap: int, total: int) -> bool:
+    """Whether the individual is somewhere before and after, more before than after, and nothing could be added."""
+    somewhere = stay + enter > 0 and leave >= enter
+    full = leave == enter == cap - stay or stay + leave + enter == total
+    return somewhere and full
+
+
+def _without(groups: Groups, silos: Sequence[str]) -> Groups:
+    taken = set(silos)
+    return [[silo for silo in group if silo not in taken] for group in groups]

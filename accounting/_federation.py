@@ -13,14 +13,14 @@ Guarantees, each checked by the tests:
 - Reading changes nothing: asking twice gives the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
 from accounting._costs import Costs
 from accounting._errors import InvalidValue, Unsupported
-from accounting._exposures import Exposure
+from accounting._exposures import DEEPEST, Exposure
 from accounting._guarantee import ASSUMPTIONS, Guarantee
 from accounting._ladder import Rung, ladder
 from accounting._ledger import Ledger
@@ -167,20 +167,26 @@ class Federation:
         exposures = self.exposures()
         if exposures is None:
             return self._bound(question, method)
-        combinatorial = self.may_move or self.membership.combinatorial
-        otherwise = partial(self._bound, question, method) if combinatorial else None
+        otherwise = partial(self._bound, question, method) if self._combinatorial else None
         return worst(self.costs, exposures, question, method, otherwise)
 
     def exposures(self) -> Sequence[Exposure] | None:
         """Every exposure that may be the worst, equal ones once; None where there are more than `MAX_EXPOSURES`."""
-        if self.may_move:
-            found = self.membership.moves(self._groups)
-        else:
-            found = (_fixed(each, self.relation) for each in self.membership.sets(self._groups))
-            if not self.membership.combinatorial:
-                return list(found)
+        found = self.membership.moves(self._groups) if self.may_move else self._sets()
+        if not self._combinatorial:
+            return list(found)
+        cap = self.membership.cap(len(self.silos))
+        if min(cap, len(self._groups)) > DEEPEST and (self.may_move or cap < len(self.silos)):
+            return None
         limited = list(islice(found, MAX_EXPOSURES + 1))
         return limited if len(limited) <= MAX_EXPOSURES else None
+
+    def _sets(self) -> Iterator[Exposure]:
+        return (_fixed(each, self.relation) for each in self.membership.sets(self._groups))
+
+    @property
+    def _combinatorial(self) -> bool:
+        return self.may_move or self.membership.combinatorial
 
     def guarantee(
         self, *, delta: float | None = None, epsilon: float | None = None, method: Method = "auto"

@@ -232,6 +232,25 @@ def test_equal_silos_are_listed_once_and_priced_as_if_all_were(may_move: bool) -
     assert federation.epsilon(DELTA) == pytest.approx(epsilon_of_mu(2 * 0.3 * math.sqrt(2)), rel=1e-3)
 
 
+def test_a_cap_of_all_silos_is_no_cap() -> None:
+    silos = {f"s{index}": [gaussian(0.01 + index / 1e4)] for index in range(60)}
+    prices = [Federation(silos, each, ADD_OR_REMOVE).guarantee(delta=DELTA) for each in (AtMost(60), Unknown())]
+    assert prices[0].epsilon == prices[1].epsilon
+    assert not prices[0].upper_bound
+
+
+def test_many_silos_and_large_caps_are_priced() -> None:
+    """Two kinds of silos in hundreds, and hundreds of kinds: neither may take long or recurse too deep."""
+    two = {f"s{index}": [gaussian(0.01 * (1 + index % 2))] for index in range(1200)}
+    expected = epsilon_of_mu(0.02 * math.sqrt(30))
+    assert Federation(two, AtMost(30), ADD_OR_REMOVE).epsilon(DELTA) == pytest.approx(expected, rel=1e-3)
+    kinds = {f"s{index}": [gaussian(0.01 + index / 1e6)] for index in range(1200)}
+    bound = Federation(kinds, AtMost(100), ADD_OR_REMOVE).worst(EpsilonAt(DELTA))
+    largest = math.sqrt(sum((0.01 + index / 1e6) ** 2 for index in range(1100, 1200)))
+    assert bound.upper_bound
+    assert epsilon_of_mu(largest) <= bound.value <= 1.2 * epsilon_of_mu(largest)
+
+
 @pytest.mark.parametrize("may_move", [False, True])
 @pytest.mark.parametrize("method", ["auto", "pld", "rdp"])
 def test_too_many_sets_are_bounded_from_above_and_say_so(
