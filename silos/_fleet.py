@@ -11,6 +11,7 @@ own samples ask for the same width are stacked (`silos._fleet_section`).
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accounting._errors import InvalidValue
-from accounting._validate import check_count
 from silos._check_model import check_model
 from silos._errors import ModelRefused
 from silos._fleet_network import Network, Room, columns
@@ -33,8 +33,10 @@ from silos._tasks import Task, check_task
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
-_MOST_NUMBERS = 1 << 22
-"""Most numbers in one buffer of a section, while it holds more than one silo."""
+# The most numbers that are held at a time, while they are those of more than one silo.
+_IN_BLOCK = 1 << 23
+_IN_NOISE = 1 << 22
+_IN_LAYER = 1 << 18  # a layer's outputs, which should stay in the processor's cache
 
 
 class FleetEngine:
@@ -46,7 +48,6 @@ class FleetEngine:
         input_shape: shape of one record.
         outputs: number of outputs.
         dtype: of weights and arithmetic, ``float32`` or ``float64``.
-        block: most silos that take a step together; it changes no result.
 
     | case                                                     | what happens                          |
     |----------------------------------------------------------|---------------------------------------|
@@ -70,9 +71,7 @@ class FleetEngine:
         input_shape: Sequence[int],
         outputs: int,
         dtype: Literal["float32", "float64"] = "float32",
-        block: int = 100,
     ) -> None:
-        check_count(low=1, block=block)
         check_task(task)
         if dtype not in _DTYPES:
             raise InvalidValue(f"Expected dtype={dtype!r} to be one of {', '.join(_DTYPES)}.")
@@ -83,10 +82,11 @@ class FleetEngine:
         torch.set_num_threads(1)
         self._network = network
         self._task: Task = task
-        self._block = block
         self._room = Room(_DTYPES[dtype])
         self._table = _Table(network, task, _DTYPES[dtype])
         self._layout = {name: tuple(p.shape) for name, p in model.named_parameters()}
+        ends = list(accumulate(math.prod(shape) for shape in self._layout.values()))
+        self._places = list(zip(self._layout.items(), [0, *ends], ends, strict=False))
 
     @staticmethod
     def supports(model: nn.Module) -> bool:
@@ -123,13 +123,7 @@ class FleetEngine:
         refusals = [self._refusal(job) for job in jobs]
         self._table.build()
         ready = [job for job, refusal in zip(jobs, refusals, strict=True) if refusal is None]
-        trained = iter(
-            [
-                result
-                for start in range(0, len(ready), self._block)
-                for result in self._train_block(ready[start : start + self._block])
-            ]
-        )
+        trained = iter([result for block in self._blocks(ready) for result in self._train_block(block)])
         return [next(trained) if refusal is None else refusal for refusal in refusals]
 
     def _refusal(self, job: Job) -> InvalidValue | None:
@@ -140,15 +134,27 @@ class FleetEngine:
             return error
         return None
 
+    def _blocks(self, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+        block: list[Job] = []
+        held = 0.0
+        for job in jobs:
+            samples = min(SECTION, job.schedule.steps) * len(job.shard) * job.schedule.sampling_rate
+            held += (own := samples + 2 * self._network.parameters)
+            if block and held > _IN_BLOCK:
+                yield block
+                block, held = [], own
+            block.append(job)
+        if block:
+            yield block
+
     def _train_block(self, jobs: Sequence[Job]) -> list[tuple[Weights, int]]:
-        flat = [np.concatenate([job.weights[name].ravel() for name in self._layout]) for job in jobs]
-        weights = torch.from_numpy(np.stack(flat)).to(self._room.dtype)
+        weights = self._stack([job.weights for job in jobs])
         velocity = torch.zeros_like(weights)
         executed = np.zeros(len(jobs), dtype=np.int64)
         for first in range(0, max(job.schedule.steps for job in jobs), SECTION):
             draws = [Draw(place, job, first) for place, job in enumerate(jobs) if job.schedule.steps > first]
-            for group in self._stackable(draws):
-                places = [draw.place for draw in group]
+            for group in self._groups(draws):
+                places = np.array([draw.place for draw in group])
                 section = Section(
                     self._network,
                     self._task,
@@ -164,24 +170,25 @@ class FleetEngine:
                 executed[places] += section.executed
         return [(self._named(row), int(steps)) for row, steps in zip(weights.numpy(), executed, strict=True)]
 
-    def _stackable(self, draws: Sequence[Draw]) -> Iterator[list[Draw]]:
-        """Silos by width, those with most steps first, no more at a time than buffers of bounded size hold."""
+    def _groups(self, draws: Sequence[Draw]) -> Iterator[list[Draw]]:
+        """Silos that can be stacked, those with most steps first, as many at a time as buffers of bounded size hold."""
         kinds: dict[tuple[int, bool], list[Draw]] = {}
         for draw in sorted(draws, key=lambda draw: -draw.steps):
             kinds.setdefault((draw.width, draw.momentum), []).append(draw)
         for (width, _), members in kinds.items():
-            numbers = max(SECTION * self._network.parameters, width * self._network.widest)
-            size = max(1, _MOST_NUMBERS // numbers)
+            layer, noise = width * self._network.widest, SECTION * self._network.parameters
+            size = max(1, min(_IN_LAYER // layer, _IN_NOISE // noise))
             for start in range(0, len(members), size):
                 yield members[start : start + size]
 
+    def _stack(self, models: Sequence[Mapping[str, NDArray[np.generic]]]) -> Tensor:
+        """Weights as rows; in a round most silos start from the same ones."""
+        distinct = {id(model): model for model in models}
+        rows = {key: np.concatenate([model[name].ravel() for name in self._layout]) for key, model in distinct.items()}
+        return torch.from_numpy(np.stack([rows[id(model)] for model in models])).to(self._room.dtype)
+
     def _named(self, row: NDArray[np.generic]) -> Weights:
-        named: Weights = {}
-        end = 0
-        for name, shape in self._layout.items():
-            start, end = end, end + math.prod(shape)
-            named[name] = row[start:end].reshape(shape)
-        return named
+        return {name: row[start:end].reshape(shape) for (name, shape), start, end in self._places}
 
 
 class _Table:

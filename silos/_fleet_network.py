@@ -10,6 +10,7 @@ records, with clip factors c, is one product of (c e) and a (Goodfellow 2015, ar
 2110.05679).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -191,7 +192,7 @@ class Pass:
         self._forward()
         self._backward()
         # One nan or infinity anywhere makes the sum not finite, and only then are records looked at.
-        if not torch.isfinite(self._norms.sum()):
+        if not math.isfinite(self._norms.sum().item()):
             self._clear_records()
         factors = torch.div(self._clip_norms, self._norms.sqrt_().add_(1e-6), out=self._part)
         factors = factors.clamp_(max=1.0).mul_(present).unsqueeze(1)

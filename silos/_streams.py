@@ -47,7 +47,7 @@ class Streams:
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
         words = np.frombuffer(digest.digest(), dtype="<u4")
-        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words.tolist())))
+        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
 
 
 def poisson_sample(records: int, sampling_rate: float, generator: np.random.Generator) -> np.ndarray:
@@ -72,6 +72,7 @@ def poisson_samples(
         Row numbers of all samples one after the other, and the size of each sample, shape (steps,).
     """
     taken = np.flatnonzero(generator.random(steps * records) < sampling_rate)
-    starts = np.arange(steps) * records
-    sizes = np.diff(np.searchsorted(taken, starts), append=len(taken))
-    return taken - np.repeat(starts, sizes), sizes
+    starts = np.arange(steps + 1) * records
+    bounds = np.searchsorted(taken, starts)
+    sizes = bounds[1:] - bounds[:-1]
+    return taken - np.repeat(starts[:-1], sizes), sizes

@@ -41,7 +41,7 @@ SCHEDULES = [
         (0.2, 3, 0.7, 0.5, 20.5, 0.8, 0.9),
         (1e-9, 2, 1.1, 1.0, 4.0, 0.3, 0.0),
         (1.0, 1, 0.6, 0.3, 30.0, 0.5, 0.5),
-        (0.1, 18, 0.9, 0.2, 9.0, 0.2, 0.0),
+        (0.1, 18, 0.9, 0.2, 9.0, 0.2, 0.4),
         (0.7, 4, 0.0, float("inf"), 40.0, 0.1, 0.0),
         (0.4, 5, 2.0, 0.8, 100.0, 0.6, 0.3),
     )
@@ -77,12 +77,11 @@ def make_engines(
     hidden: Sequence[int] = (4,),
     activation: str = "tanh",
     dtype: Literal["float32", "float64"] = "float32",
-    block: int = 100,
 ) -> tuple[OpacusEngine, FleetEngine, Weights]:
     shape, outputs = (FEATURES,), OUTPUTS[task]
     model = build_model(kind, input_shape=shape, outputs=outputs, hidden=hidden, activation=activation, seed=2)
     opacus = OpacusEngine(model, task=task, input_shape=shape, outputs=outputs, dtype=dtype)
-    fleet = FleetEngine(model, task=task, input_shape=shape, outputs=outputs, dtype=dtype, block=block)
+    fleet = FleetEngine(model, task=task, input_shape=shape, outputs=outputs, dtype=dtype)
     return opacus, fleet, weights_of(model)
 
 
@@ -189,15 +188,17 @@ def test_a_silos_bytes_do_not_depend_on_its_company(
     streams: Streams,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, fleet, weights = make_engines(task, kind=kind, hidden=hidden, activation=activation, dtype=dtype, block=11)
+    _, fleet, weights = make_engines(task, kind=kind, hidden=hidden, activation=activation, dtype=dtype)
     shards = make_federation(task, odd=True)
     shards += [replace(shard, name=f"{shard.name} again") for shard in shards for _ in range(2)]
     alone = [same for same, _ in one_by_one(fleet, make_jobs(shards, weights, streams))]
     forwards = at_once(fleet, make_jobs(shards, weights, streams))
     backwards = at_once(fleet, make_jobs(shards, weights, streams)[::-1])[::-1]
-    monkeypatch.setattr("silos._fleet._MOST_NUMBERS", 3000)
+    monkeypatch.setattr("silos._fleet._IN_BLOCK", 2000)
+    in_blocks = at_once(fleet, make_jobs(shards, weights, streams))
+    monkeypatch.setattr("silos._fleet._IN_LAYER", 1000)
     in_parts = at_once(fleet, make_jobs(shards, weights, streams))
-    for results in (forwards, backwards, in_parts):
+    for results in (forwards, backwards, in_blocks, in_parts):
         for (found, _), expected in zip(results, alone, strict=True):
             assert {name: array.tobytes() for name, array in found.items()} == {
                 name: array.tobytes() for name, array in expected.items()
