@@ -300,8 +300,12 @@ class Ledger:
         if Path(path).exists():
             raise LedgerError(f"{path}: something is there already; an import makes a new ledger.")
         file = LedgerFile.open(Path(path), create=True, read_only=False)
-        with file.transaction():
-            file.append(1, rows)
+        try:
+            with file.transaction():
+                file.append(1, rows)
+        except LedgerError:
+            file.close()
+            raise
         return cls(file)
 
     def _sorted_rows(self) -> list[Row]:

@@ -127,15 +127,20 @@ def _connect(path: Path, mode: str, *, immutable: bool = False) -> sqlite3.Conne
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
     """Read beside a writer; from a folder that cannot be written, read the file as one that nobody writes."""
-    connection = _connect(path, "ro")
     try:
-        _check_identity(path, connection)
+        return _identified(path, _connect(path, "ro"))
     except sqlite3.OperationalError as error:
-        connection.close()
         if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or _has_log(path):
             raise
-        connection = _connect(path, "ro", immutable=True)
+    return _identified(path, _connect(path, "ro", immutable=True))
+
+
+def _identified(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
+    try:
         _check_identity(path, connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

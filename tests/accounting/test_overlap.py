@@ -51,7 +51,7 @@ def test_an_empty_id_is_refused():
         hash_ids(["ann", " "], KEY)
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(shards)
 def test_counts_equal_those_of_the_ids_themselves(ids: dict[str, list[str]]):
     found = _compare(ids)
@@ -61,7 +61,7 @@ def test_counts_equal_those_of_the_ids_themselves(ids: dict[str, list[str]]):
     assert found.most_records == max((shard.count(each) for shard in ids.values() for each in shard), default=0)
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(shards)
 def test_a_membership_is_violated_exactly_when_an_individual_is_outside_it(ids: dict[str, list[str]]):
     found = _compare(ids)
@@ -143,7 +143,7 @@ def _kept(ids: dict[str, list[str]], **caps: int) -> dict[str, list[str]]:
     return {silo: [each for each, stays in zip(ids[silo], masks[silo], strict=True) if stays] for silo in ids}
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(shards, st.integers(1, 3), st.integers(1, 3))
 def test_enforced_caps_hold_and_drop_no_more_than_they_must(ids: dict[str, list[str]], silos: int, records: int):
     kept = _kept(ids, silos=silos, records=records)
@@ -154,13 +154,13 @@ def test_enforced_caps_hold_and_drop_no_more_than_they_must(ids: dict[str, list[
         assert all(count == min(before[silo], records) for silo, count in after.items())
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(shards)
 def test_without_caps_every_record_stays(ids: dict[str, list[str]]):
     assert _kept(ids) == ids
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(shards, st.sampled_from("abcdefgh"))
 def test_removing_one_individual_changes_nothing_for_the_others(ids: dict[str, list[str]], gone: str):
     neighbour = {silo: [each for each in shard if each != gone] for silo, shard in ids.items()}
