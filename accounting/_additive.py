@@ -12,6 +12,7 @@ import numpy as np
 
 from accounting._bounded import BoundedPair, SampledBoundedPair
 from accounting._errors import Unsupported
+from accounting._gaussian import RAREST
 from accounting._integer_gaussian import IntegerGaussianPair
 from accounting._mechanism import Mechanism
 from accounting._pairs import IDENTICAL, DiscretePair, Pair
@@ -93,8 +94,8 @@ class SampledLaplace(Mechanism):
     def pairs(self, relation: Relation) -> Directions[Pair]:
         if relation is Relation.REPLACE_ONE:
             raise Unsupported(f"No dominating pair of {self.name} under {relation} is known to us; use zero-out.")
-        rate, base = float(self.sampling_rate), _laplace_pair(self.sensitivity, self.scale)
-        if rate == 0 or base == IDENTICAL:
+        rate, base = max(float(self.sampling_rate), RAREST), _laplace_pair(self.sensitivity, self.scale)
+        if self.sampling_rate == 0 or base == IDENTICAL:
             return Directions(remove=IDENTICAL, add=IDENTICAL)
         if isinstance(base, BoundedPair) and rate < 1:
             sampled = SampledBoundedPair(base, rate)

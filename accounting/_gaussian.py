@@ -13,6 +13,9 @@ from accounting._validate import check_in_range
 _FAINTEST = 1e8
 """Noise multipliers above are priced at this one, an upper bound that is below 1e-8 a step."""
 
+RAREST = 1e-100
+"""Sampling rates between 0 and this one are priced at it, an upper bound."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGaussian(Mechanism):
@@ -102,11 +105,11 @@ def gaussian_pairs(sampling_rate: float, noise_multiplier: float, relation: Rela
         q = float(sampling_rate)
         bare = DiscretePair((1 - q, q, 0.0), (1 - q, 0.0, q)) if replaced else DiscretePair((1 - q, q), (1.0, 0.0))
         return Directions(remove=bare, add=bare.reversed())
-    sigma = float(min(noise_multiplier, _FAINTEST))
-    if sampling_rate == 1:
+    sigma, rate = float(min(noise_multiplier, _FAINTEST)), float(max(sampling_rate, RAREST))
+    if rate == 1:
         pair = SampledPair(sigma=sigma / 2 if replaced else sigma)
     elif replaced:
-        pair = SampledReplacePair(sigma=sigma, sampling_rate=float(sampling_rate))
+        pair = SampledReplacePair(sigma=sigma, sampling_rate=rate)
     else:
-        pair = SampledPair(sigma=sigma, sampling_rate=float(sampling_rate))
+        pair = SampledPair(sigma=sigma, sampling_rate=rate)
     return Directions(remove=pair, add=pair.reversed())

@@ -160,7 +160,7 @@ class DiscretePair(Pair):
         shared = (p > 0) & (q > 0)
         p, q = p[shared], q[shared]
         near = np.abs(p - q) < 0.1 * q
-        return np.where(near, np.log1p((p - q) / q), np.log(p) - np.log(q)), p, q
+        return np.where(near, np.log1p(np.where(near, p - q, 0.0) / q), np.log(p) - np.log(q)), p, q
 
     @property
     def greatest_loss(self) -> float:
