@@ -87,7 +87,7 @@ class _ShiftedGaussians(Pair):
 
     def cumulants(self, tilts: Array) -> Array:
         answer = np.empty_like(tilts)
-        groups = np.maximum(np.ceil(np.log2(np.maximum(tilts, 1e-300))), 3)
+        groups = np.maximum(np.ceil(np.log2(np.maximum(tilts, 1e-300)) / 3 - 1e-9), 1)
         for group in np.unique(groups):
             members = groups == group
             answer[members] = self._cumulants(tilts[members])
