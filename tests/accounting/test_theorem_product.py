@@ -37,7 +37,7 @@ ADD_OR_REMOVE, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 1.7, 3.0)
 DELTAS = (0.3, 0.1, 0.013, 1e-4)
 
-EPSILON_ERROR, DELTA_ERROR = 0.005, 0.03
+EPSILON_ERROR, DELTA_ERROR = 0.01, 0.03
 """How far above the truth the library may be, relatively. Few steps, with atoms between the points of its grid, are the
 hardest case for a discretisation that is made for many."""
 
@@ -160,7 +160,7 @@ def test_an_individual_who_is_shown_outright_now_and_then_is_not_priced_below_th
 @pytest.mark.parametrize("shape", [*SHAPES, (4, 2, 2), (3, 3, 2)], ids=str)
 def test_the_federation_agrees_with_many_more_systems(shape: tuple[int, int, int], attaining: bool):
     silos, steps, outputs = shape
-    for seed in range(100, 148):
+    for seed in range(100, 124):
         compare(draw(seed, silos=silos, steps=steps, outputs=outputs, attaining=attaining), seed, answers=4)
 
 
