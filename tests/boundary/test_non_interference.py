@@ -1,0 +1,62 @@
+"""Nothing that leaves a silo depends on its shard but through the output of a priced mechanism."""
+
+import functools
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from boundary_checks import check_non_interference, check_sums_move_within_sensitivity
+from taped import blanked, cut, halved, taped_run, with_blank_last, without_last
+
+from accounting import Relation
+from scenarios import Scenario, load, names
+from scenarios._dataset import Dataset, prepare
+
+COMMON = ["training.rounds=2", "training.local_steps=2", "training.sampling_rate=0.5", "privacy.noise_multiplier=1.5"]
+STRATEGIES = ["fedavg", "fedavgm", "fedadam"]
+
+
+def write_fashion(folder: Path) -> None:
+    """Sixty pictures in the four files of Fashion-MNIST."""
+    generator = np.random.default_rng(0)
+    for part, records in (("train", 40), ("t10k", 20)):
+        pictures, labels = generator.integers(0, 256, (records, 28, 28)), np.arange(records) % 10
+        for kind, values in (("images-idx3", pictures), ("labels-idx1", labels)):
+            header = bytes([0, 0, 8, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape)
+            path = folder / f"{part}-{kind}-ubyte.gz"
+            path.write_bytes(gzip.compress(header + values.astype(np.uint8).tobytes()))
+
+
+@pytest.fixture(scope="module")
+def find(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[Scenario, Dataset]]:
+    """A shipped scenario, made short, with a strategy and its data."""
+    fashion = tmp_path_factory.mktemp("fashion")
+    write_fashion(fashion)
+
+    @functools.cache
+    def data(name: str) -> Dataset:
+        return cut(prepare(scenario(name, "fedavg")), silos=4, records=40)
+
+    def scenario(name: str, strategy: str) -> Scenario:
+        own = [f"data.source=fashion-mnist:{fashion}", "silos.count=3"] if name == "fashion-mnist-silos" else []
+        return load(name, [*COMMON, *own, f'training.strategy={{name="{strategy}"}}'])
+
+    return lambda name, strategy: (scenario(name, strategy), data(name))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", names())
+def test_every_byte_that_leaves_is_the_same_for_neighbouring_and_for_far_shards(
+    find: Callable[[str, str], tuple[Scenario, Dataset]], tmp_path: Path, name: str, strategy: str
+) -> None:
+    scenario, dataset = find(name, strategy)
+    silo = list(dataset.shards)[1]
+    removed = scenario.privacy.relation is Relation.ADD_OR_REMOVE_ONE
+    neighbour = without_last(dataset, silo) if removed else with_blank_last(dataset, silo)
+    far = halved(dataset) if removed else blanked(dataset)
+    seen = [taped_run(scenario, data, tmp_path / str(place)) for place, data in enumerate((dataset, neighbour, far))]
+    check_non_interference(seen[0], seen[1])
+    check_non_interference(seen[0], seen[2])
+    check_sums_move_within_sensitivity(seen[0], seen[1])
