@@ -33,7 +33,7 @@ def calibrate_noise_multiplier(
     delta: float,
     relation: Relation,
     method: Method = "auto",
-    accuracy: float = 1e-3,
+    accuracy: float = 5e-4,
     start: float | None = None,
 ) -> float:
     """The least noise multiplier whose releases meet (epsilon, delta).
@@ -72,7 +72,7 @@ def calibrate_sampling_rate(
     delta: float,
     relation: Relation,
     method: Method = "auto",
-    accuracy: float = 1e-3,
+    accuracy: float = 5e-4,
 ) -> float:
     """The largest sampling rate, at most 1, whose releases meet (epsilon, delta); 0 where none above 1e-9 does.
 
