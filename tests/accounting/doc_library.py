@@ -23,8 +23,8 @@ from accounting import (
     Sets,
     ShuffledGaussian,
     Unknown,
+    calibrate_noise_multiplier,
 )
-from accounting._calibration import calibrate_noise_multiplier
 from accounting._rdp import epsilon_from_renyi
 
 Route = Callable[[], float]
