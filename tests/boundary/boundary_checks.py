@@ -4,8 +4,35 @@ They stand here once: the tests of the boundary run them on the product as it is
 them on a product with a fault in it, to see that each of them can fail.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
 import numpy as np
-from taped import Seen
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+from numpy.typing import NDArray
+from taped import Seen, halved, taped_run, without_last
+
+from accounting import Ledger, LedgerConflict
+from scenarios import Scenario, load
+from scenarios._dataset import prepare
+from scenarios._encode import encode_features
+from scenarios._spec_data import Feature, NumericFeature
+from silos import OpacusEngine, Request, Schedule, Shard, Silo, Streams, Weights, build_model, weights_of
+
+FEATURES = 8
+SCHEDULE = Schedule(
+    sampling_rate=0.3,
+    steps=1,
+    noise_multiplier=1.3,
+    clip_norm=0.5,
+    expected_batch=1.0,
+    learning_rate=1.0,
+)
+STREAMS = Streams(b"a key of the boundary's tests")
 
 
 def check_non_interference(one: Seen, other: Seen) -> None:
@@ -22,3 +49,198 @@ def check_sums_move_within_sensitivity(one: Seen, other: Seen) -> None:
     for before, after, clip_norm in zip(one.sums, other.sums, one.clip_norms, strict=True):
         moved = float(np.linalg.norm(before - after))
         assert moved <= clip_norm * (1 + 1e-5), f"a record moved a sum by {moved}, declared {clip_norm}"
+
+
+def check_a_run_lets_out_nothing_unpriced(scenario: Path, folder: Path) -> None:
+    """Non-interference for a run under add-or-remove-one, against a neighbour and against shards half as large."""
+    private = _hospitals(scenario)
+    dataset = prepare(private)
+    silo = next(iter(dataset.shards))
+    others = [without_last(dataset, silo), halved(dataset)]
+    seen = [taped_run(private, data, folder / str(place)) for place, data in enumerate((dataset, *others))]
+    for other in seen[1:]:
+        check_non_interference(seen[0], other)
+    check_sums_move_within_sensitivity(seen[0], seen[1])
+
+
+def check_the_price_is_of_all_that_was_executed(scenario: Path, folder: Path) -> None:
+    """The guarantee's epsilon is the composition, by another library, of every step that an optimiser took."""
+    private = _hospitals(scenario)
+    seen = taped_run(private, prepare(private), folder / "priced")
+    each = len(seen.sums) // 3
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
+    step = dp_event.GaussianDpEvent(private.privacy.noise_multiplier or 0.0)
+    accountant.compose(dp_event.PoissonSampledDpEvent(private.training.sampling_rate or 0.0, step), each)
+    expected, claimed = float(accountant.get_epsilon(private.privacy.delta)), seen.epsilon
+    assert 0.99 * expected <= claimed <= 1.02 * expected, f"claimed {claimed}, executed {expected}"
+
+
+def check_a_record_moves_the_sum_by_at_most_the_clip_norm() -> None:
+    """With noise off, removing any record of a hostile shard moves a step's sum by at most the clip norm."""
+    shard = _shard(9)
+    shard.features[1:3] = shard.features[:1]
+    shard.features[0] *= 50  # it outweighs all the others, whose gradients point the other way
+    shard.labels[:] = [1, *[0] * 8]
+    silent = replace(SCHEDULE, noise_multiplier=0.0, sampling_rate=1.0)
+    engine = _engine(FEATURES, "linear")
+    whole = _round(shard, silent, engine=engine)
+    for row in range(len(shard)):
+        moved = float(np.linalg.norm(whole - _round(_without(shard, row), silent, engine=engine)))
+        assert moved <= silent.clip_norm * (1 + 1e-5), f"record {row} moved the sum by {moved}"
+
+
+def check_noise_has_the_declared_deviation() -> None:
+    """What an empty shard releases is noise of standard deviation noise_multiplier * clip_norm, within 4%."""
+    draws = np.concatenate([_round(_shard(0), SCHEDULE, number=number) for number in range(1, 31)])
+    declared = SCHEDULE.noise_multiplier * SCHEDULE.clip_norm
+    assert abs(np.std(draws) / declared - 1) < 0.04, f"noise of deviation {np.std(draws)}, declared {declared}"
+
+
+def check_noise_is_never_shared() -> None:
+    """The noise of any two of silos, rounds and attempts is uncorrelated."""
+    keys = [(silo, number, attempt) for silo in ("north", "south") for number in (1, 2, 3) for attempt in (0, 1)]
+    noise = {key: _round(_shard(0, key[0]), SCHEDULE, number=key[1], attempt=key[2]) for key in keys}
+    for one, other in combinations(keys, 2):
+        found = np.corrcoef(noise[one], noise[other])[0, 1]
+        assert abs(found) < 0.35, f"noise of {one} and {other} has correlation {found}"
+
+
+def check_samples_are_poisson_at_the_scheduled_rate() -> None:
+    """Each record is in a step by a coin of its own at the scheduled rate, as the released sums show.
+
+    Record i has its own input alone, so that an update without noise shows whom the step took.
+    """
+    records, rounds, rate = 100, 200, 0.64
+    shard = Shard(
+        name="north",
+        features=np.eye(records, dtype=np.float32),
+        labels=np.zeros(records, dtype=np.float32),
+        individuals=np.arange(records).astype(np.str_),
+    )
+    schedule = replace(SCHEDULE, noise_multiplier=0.0, sampling_rate=rate)
+    engine = _engine(records, "linear")
+    taken = np.array(
+        [_round(shard, schedule, number=number, engine=engine)[:records] != 0 for number in range(1, rounds + 1)]
+    )
+    # 20,000 coins: the mean has a standard error of 0.0034; the variance of 200 sizes has one of 10%.
+    assert abs(taken.mean() - rate) < 0.02, f"sampled at rate {taken.mean()}, priced at {rate}"
+    spread = float(np.var(taken.sum(axis=1))) / (records * rate * (1 - rate))
+    assert 0.6 < spread < 1.5, f"sizes of samples vary {spread} times as independent coins do"
+
+
+def check_an_empty_sample_is_a_step(folder: Path) -> None:
+    """A step that samples nobody adds noise, and the ledger holds it as executed."""
+    schedule = replace(SCHEDULE, sampling_rate=1e-9, steps=3)
+    with Ledger.open(folder / "empty.db", create=True) as ledger:
+        before = _initial()
+        after = _silo(ledger, _engine(FEATURES)).train(Request(round=1, schedule=schedule, weights=before))
+        assert _flat(after).std() > 0.5 * np.sqrt(3) * SCHEDULE.noise_multiplier * SCHEDULE.clip_norm
+        assert ledger.charges("north")[0].executed == 3
+
+
+def check_more_steps_than_charged_never_leave(folder: Path) -> None:
+    """A silo whose engine took a step more than the ledger was charged for releases nothing."""
+    with Ledger.open(folder / "more.db", create=True) as ledger:
+        silo = _silo(ledger, _OneMore(_engine(FEATURES)))
+        try:
+            silo.train(Request(round=1, schedule=SCHEDULE, weights=_initial()))
+        except LedgerConflict:
+            return
+    raise AssertionError("a step that was not charged has left")
+
+
+def check_a_failed_round_is_charged(folder: Path) -> None:
+    """A round that broke on the way counts in full in the price of what the silo gave away."""
+    with Ledger.open(folder / "failed.db", create=True) as ledger:
+        silo = _silo(ledger, _Broken(_engine(FEATURES)))
+        with suppress(MemoryError):
+            silo.train(Request(round=1, schedule=SCHEDULE, weights=_initial()))
+        found = [one.priced() for one in ledger.charges("north")]
+        assert found == ledger.releases("north") == [SCHEDULE.mechanism()], f"a failed round is priced as {found}"
+
+
+def check_inputs_depend_on_their_record_alone() -> None:
+    """Changing one record's values in the source changes no other record's inputs."""
+    features: dict[str, Feature] = {"age": NumericFeature(low=0, high=100), "dose": NumericFeature(low=-3, high=3)}
+    columns: dict[str, NDArray[np.generic]] = {"age": np.linspace(20, 80, 20), "dose": np.linspace(-2, 2, 20)}
+    changed = {name: np.concatenate([values[:-1], values[:1]]) for name, values in columns.items()}
+    before, after = encode_features(columns, features), encode_features(changed, features)
+    assert np.array_equal(before[:-1], after[:-1]), "another record's inputs moved"
+
+
+class _OneMore:
+    """An engine that takes one step more than it is asked for, and counts it."""
+
+    def __init__(self, inner: OpacusEngine) -> None:
+        self._inner = inner
+
+    @property
+    def layout(self) -> Mapping[str, tuple[int, ...]]:
+        return self._inner.layout
+
+    def train(
+        self,
+        weights: Mapping[str, NDArray[np.generic]],
+        shard: Shard,
+        schedule: Schedule,
+        sampling: np.random.Generator,
+        noise: np.random.Generator,
+    ) -> tuple[Weights, int]:
+        return self._inner.train(weights, shard, replace(schedule, steps=schedule.steps + 1), sampling, noise)
+
+
+class _Broken(_OneMore):
+    """An engine that runs out of memory."""
+
+    def train(self, *_: object, **__: object) -> tuple[Weights, int]:
+        raise MemoryError("no room")
+
+
+def _hospitals(scenario: Path) -> Scenario:
+    """The small scenario of the tests under add-or-remove-one, of two rounds of two steps."""
+    private = ["privacy.relation=add-or-remove-one", "silos.declared_size=100", "privacy.noise_multiplier=1.5"]
+    return load(scenario, [*private, "training.rounds=2", "training.local_steps=2"])
+
+
+def _shard(records: int, name: str = "north") -> Shard:
+    generator = np.random.default_rng(4)
+    return Shard(
+        name=name,
+        features=generator.normal(size=(records, FEATURES)).astype(np.float32),
+        labels=generator.integers(2, size=records).astype(np.float32),
+        individuals=np.arange(records).astype(np.str_),
+    )
+
+
+def _without(shard: Shard, row: int) -> Shard:
+    kept = np.arange(len(shard)) != row
+    return replace(shard, features=shard.features[kept], labels=shard.labels[kept], individuals=shard.individuals[kept])
+
+
+def _engine(features: int, kind: str = "mlp") -> OpacusEngine:
+    model = build_model(kind, input_shape=(features,), outputs=1, seed=1)
+    return OpacusEngine(model, task="binary", input_shape=(features,), outputs=1)
+
+
+def _initial() -> Weights:
+    model = build_model("mlp", input_shape=(FEATURES,), outputs=1, seed=1)
+    return {name: np.zeros_like(array) for name, array in weights_of(model).items()}
+
+
+def _silo(ledger: Ledger, engine: OpacusEngine | _OneMore) -> Silo:
+    return Silo(run="run", shard=_shard(10), engine=engine, ledger=ledger, streams=STREAMS)
+
+
+def _round(
+    shard: Shard, schedule: Schedule, *, number: int = 1, attempt: int = 0, engine: OpacusEngine | None = None
+) -> NDArray[np.float64]:
+    """What a round adds to weights of zero, negated: the noisy sum, as learning rate and divisor are one."""
+    engine = engine or _engine(FEATURES)
+    start = {name: np.zeros(shape, dtype=np.float32) for name, shape in engine.layout.items()}
+    sampling = STREAMS.generator(shard.name, number, "sampling", attempt)
+    noise = STREAMS.generator(shard.name, number, "noise", attempt)
+    return -_flat(engine.train(start, shard, schedule, sampling, noise)[0])
+
+
+def _flat(weights: Weights) -> NDArray[np.float64]:
+    return np.concatenate([array.ravel() for array in weights.values()]).astype(np.float64)

@@ -1,7 +1,7 @@
 """Runs whose noisy outputs are all replaced by one tape, and everything that they let out of the silos.
 
-What a silo lets out may depend on its shard through the output of a priced mechanism alone. So replace every noisy output
-by the next numbers of one and the same tape: whatever still differs between two shards left by another way.
+What a silo lets out may depend on its shard through the output of a priced mechanism alone. So replace every noisy
+output by the next numbers of one and the same tape: whatever still differs between two shards left by another way.
 """
 
 import json
@@ -39,12 +39,14 @@ class Seen:
         results: what the run wrote and the terms of every charge, by name; not the silos' own fingerprints.
         sums: the gradient sum of each step before the tape took its place, which nobody outside the silo sees.
         clip_norms: the sum's declared sensitivity in that step.
+        epsilon: the run's, as its guarantee says.
     """
 
     wire: list[bytes] = field(default_factory=list)
     results: dict[str, bytes] = field(default_factory=dict)
     sums: list[Floats] = field(default_factory=list)
     clip_norms: list[float] = field(default_factory=list)
+    epsilon: float = 0.0
 
     def left(self) -> dict[str, bytes]:
         """Every byte that left a silo or was computed from what did, by where it was seen."""
@@ -63,6 +65,7 @@ def taped_run(scenario: Scenario, dataset: Dataset, out: Path) -> Seen:
         _tape_sums(patch, seen)
         _tap_wire(patch, seen)
         result = run(scenario, out=out)
+    seen.epsilon = result.guarantee.epsilon
     seen.results = _written(out) | {"plan": json.dumps(result.plan.to_json()).encode()}
     return seen
 
