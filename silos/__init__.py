@@ -11,6 +11,7 @@ from silos._client import client_app, request_content, serve_together
 from silos._engine import OpacusEngine
 from silos._errors import Declined, ModelRefused, ReleaseRefused
 from silos._fleet import FleetEngine
+from silos._frozen import freeze, silo_key
 from silos._gate import check_reply, open_gate
 from silos._job import Job, Outcome
 from silos._models import Weights, build_model, check_same_layout, load_weights, weights_of
@@ -48,6 +49,7 @@ __all__ = [
     "check_same_layout",
     "check_task",
     "client_app",
+    "freeze",
     "from_record",
     "hash_weights",
     "load_weights",
@@ -56,6 +58,7 @@ __all__ = [
     "poisson_sample",
     "request_content",
     "serve_together",
+    "silo_key",
     "to_record",
     "weights_of",
 ]

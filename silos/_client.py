@@ -6,7 +6,7 @@
 | `query.silo` | nothing                                                            | `silo`: its public name    |
 
 A silo that declines says why, in public numbers. A silo that fails says only that it did: the text of an exception may
-quote private records, so it goes to the silo's own log and ledger.
+quote private records, so it goes to the silo's own log alone.
 """
 
 import logging

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from accounting import Charge, InvalidValue, Ledger, Mechanism
 from silos._errors import Declined
+from silos._frozen import freeze
 from silos._job import Job
 from silos._models import Weights, check_same_layout
 from silos._records import hash_weights
@@ -86,6 +87,8 @@ class Silo:
         ledger: the silo's own, or the one of a simulation.
         streams: where its samples and its noise come from.
         admit: asked before each new charge, which it may refuse; `Budget.check` fits.
+        key: the silo's secret, with which its shard is frozen in the ledger before the first charge; see
+            `silos._frozen`. Without one, whoever holds the silo answers for it that the shard never changes.
     """
 
     run: str
@@ -94,6 +97,7 @@ class Silo:
     ledger: Ledger
     streams: StreamSource
     admit: Admit | None = None
+    key: bytes | None = None
 
     @property
     def name(self) -> str:
@@ -104,7 +108,7 @@ class Silo:
         """One round: the release is charged before anything is computed, and recorded before it is returned.
 
         Raises:
-            Declined: for weights that are not the model's or not finite; nothing was charged.
+            Declined: for weights that are not the model's or not finite, or a shard that changed; nothing was charged.
             BudgetExhausted: where the ledger's budget does not allow the release; nothing was computed.
             LedgerConflict: for a second, different request under the same round and attempt.
         """
@@ -124,6 +128,8 @@ class Silo:
             As `train`.
         """
         self._check(request.weights)
+        if self.key is not None:
+            freeze(self.ledger, self.shard, self.key)
         charge = self.ledger.charge(
             silo=self.name,
             run=self.run,
@@ -183,5 +189,9 @@ class Charged:
         return weights
 
     def fail(self, error: Exception) -> None:
-        """Record that nothing will go out."""
-        self.silo.ledger.fail(self.charge, f"{type(error).__name__}: {error}")
+        """Record that nothing will go out.
+
+        The error's kind alone is kept: its text may quote records, and the head of the ledger, which hashes every row,
+        is public.
+        """
+        self.silo.ledger.fail(self.charge, type(error).__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from accounting import InvalidValue, Ledger
-from silos import OpacusEngine, Silo, SystemStreams, build_model, client_app
+from silos import OpacusEngine, Silo, SystemStreams, build_model, client_app, silo_key
 
 
 @cache
@@ -40,6 +40,7 @@ def _open(scenario_name: str, silo: str | int, folder: str, run: str) -> Silo:
         engine=OpacusEngine(model, task=dataset.task, input_shape=shape, outputs=outputs),
         ledger=Ledger.open(Path(folder) / f"silo-{position}.db", create=True),
         streams=SystemStreams(),
+        key=silo_key(Path(folder) / f"silo-{position}.key"),
     )
 
 
