@@ -127,12 +127,13 @@ def _address(
         schedule = schedules.get(silos.get(node, ""))
         if schedule is None:
             continue
-        sent = list(message.content.array_records.values())
+        sent = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
         if len(sent) != 1:
             raise InvalidValue(f"Expected the strategy to send 1 ArrayRecord to a silo, found {len(sent)}.")
         content = request_content(sent[0], schedule, round=round, attempt=0)
-        for name, record in message.content.config_records.items():
-            content[name] = record
+        for name, record in message.content.items():
+            if isinstance(record, ConfigRecord):
+                content[name] = record
         message.content = content
         addressed[node] = message
     return addressed

@@ -108,8 +108,10 @@ def _read(content: RecordDict) -> Request:
     arrays, numbers = content.get("arrays"), content.get("schedule")
     if not isinstance(arrays, ArrayRecord) or not isinstance(numbers, ConfigRecord):
         raise Declined("A train message must hold the records 'arrays' and 'schedule'.")
-    for config in content.config_records.values():
-        if config is not numbers and (odd := set(config) - _CONFIG_KEYS):
+    for config in content.values():
+        if not isinstance(config, ConfigRecord) or config is numbers:
+            continue
+        if odd := set(config) - _CONFIG_KEYS:
             raise Declined(f"Option {min(odd)!r} of the strategy has no meaning here: the silo's SGD would ignore it.")
     fields = dict(numbers)
     round, attempt = fields.pop("round", None), fields.pop("attempt", None)

@@ -182,10 +182,17 @@ class FleetEngine:
                 yield members[start : start + size]
 
     def _stack(self, models: Sequence[Mapping[str, NDArray[np.generic]]]) -> Tensor:
-        """Weights as rows; in a round most silos start from the same ones."""
-        distinct = {id(model): model for model in models}
-        rows = {key: np.concatenate([model[name].ravel() for name in self._layout]) for key, model in distinct.items()}
-        return torch.from_numpy(np.stack([rows[id(model)] for model in models])).to(self._room.dtype)
+        """Weights as rows."""
+        rows: dict[tuple[int, ...], NDArray[np.generic]] = {}
+        stacked: list[NDArray[np.generic]] = []
+        for model in models:
+            arrays = [model[name] for name in self._layout]
+            # In a round most silos start from the very same arrays.
+            key = tuple(map(id, arrays))
+            if key not in rows:
+                rows[key] = np.concatenate([array.ravel() for array in arrays])
+            stacked.append(rows[key])
+        return torch.from_numpy(np.stack(stacked)).to(self._room.dtype)
 
     def _named(self, row: NDArray[np.generic]) -> Weights:
         return {name: row[start:end].reshape(shape) for (name, shape), start, end in self._places}

@@ -1,6 +1,7 @@
 """Weights and Flower records, and hashes of weights."""
 
 from collections.abc import Mapping
+from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 
@@ -19,7 +20,7 @@ class HeldArray(Array):
     """
 
     def __init__(self, value: NDArray[np.generic]) -> None:
-        self.__dict__.update(dtype=str(value.dtype), shape=value.shape, stype="numpy.ndarray", _held=value)
+        self.__dict__.update(dtype=_name(value.dtype), shape=value.shape, stype="numpy.ndarray", _held=value)
 
     @property
     def held(self) -> NDArray[np.generic]:
@@ -37,6 +38,11 @@ class HeldArray(Array):
         np.save(buffer, self.held, allow_pickle=False)
         self.__dict__["data"] = buffer.getvalue()
         return self.__dict__["data"]
+
+
+@cache
+def _name(dtype: np.dtype[np.generic]) -> str:
+    return str(dtype)
 
 
 # Flower writes the class's name into what it sends, and the other side looks it up among its own classes.

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Self
 
 from flwr.app import ConfigRecord
@@ -61,7 +62,7 @@ class Schedule:
 
     def to_config(self) -> ConfigRecord:
         """The schedule as a Flower record."""
-        return ConfigRecord(asdict(self))
+        return _config(self).copy()
 
     @classmethod
     def from_config(cls, values: Mapping[str, object]) -> Self:
@@ -80,3 +81,9 @@ class Schedule:
                 raise InvalidValue(f"Expected {name}={value!r} of a schedule to be a number.")
             numbers[name] = value
         return cls(**numbers)  # pyright: ignore[reportArgumentType]  # types were checked above, field by field
+
+
+@lru_cache(maxsize=4096)
+def _config(schedule: Schedule) -> ConfigRecord:
+    # Flower looks at every value that is put into a record, and a run has the same few schedules in every round.
+    return ConfigRecord(asdict(schedule))
