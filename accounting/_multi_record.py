@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from accounting._errors import Unsupported
-from accounting._gaussian import gaussian_pairs
+from accounting._gaussian import RAREST, gaussian_pairs
 from accounting._gaussian_pairs import MixturePair
 from accounting._mechanism import Mechanism
 from accounting._pairs import DiscretePair, Pair
@@ -59,7 +59,7 @@ class MultiRecordSampledGaussian(Mechanism):
             seen = -math.expm1(count * math.log1p(-rate))
             bare = DiscretePair((1 - seen, seen), (1.0, 0.0))
             return Directions(remove=bare, add=bare.reversed())
-        weights = binomial_masses(count, rate)
+        weights = binomial_masses(count, max(rate, RAREST))
         pair = MixturePair(
             sigma=sigma,
             means=tuple(float(mean) for mean in range(count + 1)),

@@ -37,8 +37,11 @@ def inverse_real_transform(values: NDArray[np.complex128], size: int) -> Array:
 
 
 def binomial_masses(count: int, rate: float) -> Array:
-    """The mass of 0 .. count successes in `count` coins."""
-    return np.asarray(_stats.binom.pmf(np.arange(count + 1), count, rate), dtype=np.float64)
+    """The mass of 0 .. count successes in `count` coins, for a rate in (0, 1)."""
+    wins = np.arange(count + 1)
+    choices = _special.gammaln(count + 1) - _special.gammaln(wins + 1) - _special.gammaln(count - wins + 1)
+    logs = choices + wins * np.log(rate) + (count - wins) * np.log1p(-rate)
+    return np.asarray(np.exp(logs), dtype=np.float64)
 
 
 def binomial_above(most: int, count: int, rate: float) -> float:
