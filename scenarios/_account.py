@@ -28,8 +28,11 @@ LEDGER = "ledger.db"
 DEFAULT_DELTA = 1e-5
 """The delta of an answer when neither delta nor epsilon is asked for."""
 
-FACTS = ("relation", "membership", "unit")
+FACTS = ("relation", "membership", "unit", "participation")
 """What a run fixes in the ledger of every silo, so that its price cannot be told under other terms later."""
+
+FIXED, REACTS = "fixed", "reacts"
+"""Values of the fact ``participation``: where it reacts to releases, the declared maximum is the price."""
 
 Json = dict[str, object]
 
@@ -82,6 +85,7 @@ def account_ledgers(
             parse_membership(_term("membership", membership, fixed)),
             _relation(_term("relation", relation, fixed), fixed),
             Unit.parse(fixed.get("unit", "record")),
+            participation_reacts=fixed.get("participation", FIXED) == REACTS,
         )
     wanted = DEFAULT_DELTA if delta is None and epsilon is None else delta
     guarantee = federation.guarantee(delta=wanted, epsilon=epsilon, method=_method(method))

@@ -5,7 +5,7 @@ alone. Nothing in a plan depends on what a shard holds.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 
@@ -22,7 +22,7 @@ from accounting import (
     epsilon,
     number_to_json,
 )
-from scenarios._price import membership_of, shown_rounds, unit_of
+from scenarios._price import budget_of, membership_of, shown_rounds, unit_of
 from scenarios._spec import Scenario
 from silos import Schedule
 
@@ -107,7 +107,7 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
         silos=parts,
         relation=scenario.privacy.relation,
         delta=scenario.privacy.delta,
-        warnings=_warnings(scenario, sizes),
+        warnings=(*_warnings(scenario, sizes), *_exhausted(scenario, parts)),
     )
 
 
@@ -193,6 +193,20 @@ def _calibrated(rate: float, steps: int, target: float, delta: float, relation: 
 def _price(rate: float, sigma: float, steps: int, delta: float, relation: Relation) -> Price:
     releases = [SampledGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=steps)]
     return epsilon(releases, delta=delta, relation=relation)
+
+
+def _exhausted(scenario: Scenario, parts: Sequence[SiloPlan]) -> list[str]:
+    """Silos whose budgets end before their rounds do."""
+    told: list[str] = []
+    for part in parts:
+        round = part.schedule.mechanism()
+        budget = budget_of(scenario, part.silo, round)
+        if budget is not None and (cost := budget.spent([round])) * part.rounds > budget.total:
+            told.append(
+                f"The budget of silo {part.silo!r}, epsilon = {budget.epsilon:g}, admits {int(budget.total / cost)} of "
+                f"its {part.rounds} rounds (as a Renyi filter at order {budget.order:g}); it declines the others."
+            )
+    return told
 
 
 def _warnings(scenario: Scenario, sizes: Mapping[str, int]) -> tuple[str, ...]:

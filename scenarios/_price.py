@@ -4,8 +4,21 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from accounting import AtMost, Disjoint, Federation, Guarantee, Ledger, Mechanism, Membership, Unit, Unknown, epsilon
-from scenarios._account import FACTS, membership_text
+from accounting import (
+    AtMost,
+    Budget,
+    Disjoint,
+    Federation,
+    Guarantee,
+    InvalidValue,
+    Ledger,
+    Mechanism,
+    Membership,
+    Unit,
+    Unknown,
+    epsilon,
+)
+from scenarios._account import FACTS, FIXED, REACTS, membership_text
 from scenarios._spec import Scenario
 
 MOST_POINTS = 20
@@ -26,15 +39,44 @@ def unit_of(scenario: Scenario) -> Unit:
     return Unit(individual=True, records=scenario.data.records_per_individual)
 
 
+def participation_reacts(scenario: Scenario) -> bool:
+    """Whether the run may end by what it sees: then all of its declared rounds are the price."""
+    return scenario.training.stop_at is not None
+
+
+def budget_of(scenario: Scenario, silo: str, round: Mechanism) -> Budget | None:
+    """The limit of a silo's ledger, set for many releases like one round; None where there is none.
+
+    Raises:
+        ScenarioError: for a budget below what no release can be priced at.
+    """
+    limit, privacy = scenario.privacy.budget_for(silo), scenario.privacy
+    if limit is None:
+        return None
+    try:
+        return Budget(
+            epsilon=limit, delta=privacy.delta, relation=privacy.relation, unit=unit_of(scenario), suits=[round]
+        )
+    except InvalidValue as error:
+        raise scenario.error("privacy.budget", f"= {limit:g} for silo {silo!r}: {error}") from None
+
+
 def terms(scenario: Scenario) -> dict[str, str]:
     """What a run fixes in the ledger of every silo, so that it cannot be priced under other terms later."""
-    values = (scenario.privacy.relation, membership_text(membership_of(scenario)), unit_of(scenario))
+    participation = REACTS if participation_reacts(scenario) else FIXED
+    values = (scenario.privacy.relation, membership_text(membership_of(scenario)), unit_of(scenario), participation)
     return dict(zip(FACTS, map(str, values), strict=True))
 
 
 def price_run(scenario: Scenario, ledger: Ledger) -> Guarantee:
     """The guarantee for everything that the ledger holds, at the scenario's delta."""
-    federation = Federation.from_ledger(ledger, membership_of(scenario), scenario.privacy.relation, unit_of(scenario))
+    federation = Federation.from_ledger(
+        ledger,
+        membership_of(scenario),
+        scenario.privacy.relation,
+        unit_of(scenario),
+        participation_reacts=participation_reacts(scenario),
+    )
     return federation.guarantee(delta=scenario.privacy.delta)
 
 

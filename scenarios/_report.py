@@ -103,7 +103,7 @@ def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) ->
     metric = HEADLINE[scenario.data.task]
     final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1]
     return (
-        f"After {scenario.training.rounds} rounds over {len(guarantee.per_silo)} silos: {metric} {final:.4f} on "
+        f"After {metrics['round'].max()} rounds over {len(guarantee.per_silo)} silos: {metric} {final:.4f} on "
         f"held-out records, at epsilon {guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."
     )
 

@@ -87,7 +87,7 @@ def run(
             save_checkpoint(folder / CHECKPOINT, after)
             state = after
         guarantee = price_run(scenario, ledger)
-        prices = epsilons_by_round(scenario, scenario.training.rounds, executed(ledger))
+        prices = epsilons_by_round(scenario, max(1, state.round), executed(ledger))
     result = RunResult(
         scenario=scenario,
         plan=plan,

@@ -1,16 +1,18 @@
 """The rounds of a run in this process: silos, grid, strategy and oracle evaluation around `server.run_rounds`."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib.metadata import version
 
 from accounting import Ledger, Mechanism, Relation, epsilon
-from scenarios._checkpoint import Checkpoint, Failure
+from scenarios._checkpoint import Checkpoint, Failure, MetricRow
 from scenarios._dataset import Dataset
 from scenarios._evaluate import HEADLINE, Evaluator
+from scenarios._participation import UnreliableSilo, fates
 from scenarios._plan import Plan
-from scenarios._price import terms
+from scenarios._price import budget_of, terms
 from scenarios._spec import Scenario
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, restore_state, run_rounds, save_state
 from silos import OpacusEngine, Silo, Streams, build_model, client_app, weights_of
@@ -69,10 +71,21 @@ class Simulation:
             seed=scenario.seed,
         )
         self._engine = OpacusEngine(
-            self._model, task=dataset.task, input_shape=shape, outputs=outputs, device=scenario.training.device
+            self._model,
+            task=dataset.task,
+            input_shape=shape,
+            outputs=outputs,
+            device=scenario.training.device,
+            max_physical_batch=scenario.training.max_physical_batch,
         )
         self._evaluator = Evaluator(self._model, dataset)
         self._key = run_key(scenario, dataset)
+        self._fates = fates(scenario, list(dataset.shards))
+        self._budgets = {
+            part.silo: budget
+            for part in plan.silos
+            if (budget := budget_of(scenario, part.silo, part.schedule.mechanism())) is not None
+        }
 
     @property
     def name(self) -> str:
@@ -94,17 +107,23 @@ class Simulation:
             for silo, schedule in schedules.items():
                 for name, value in terms(self._scenario).items():
                     ledger.fix(silo, name, value)
+                if silo in self._budgets:
+                    ledger.fix(silo, "budget", json.dumps(self._budgets[silo].to_json()))
                 ledger.declare(silo, self.name, total, schedule.mechanism())
         options = self._scenario.training.strategy.model_dump()
         strategy = build_strategy(options.pop("name"), options)
         restore_state(strategy, start.strategy)
         teller.tell()
         state = start
+        if self._reached(state.metrics):
+            return
         for result in run_rounds(
             grid=grid,
             silos=silos,
             strategy=strategy,
-            plan=lambda _: schedules,
+            plan=lambda number: {
+                silo: schedule for silo, schedule in schedules.items() if self._fate(silo, number) != "offline"
+            },
             weights=start.model,
             rounds=total,
             first=start.round + 1,
@@ -115,11 +134,30 @@ class Simulation:
             yield state
             teller.state = state
             teller.tell()
+            if self._reached(state.metrics):
+                return
+
+    def _fate(self, silo: str, round: int) -> str | None:
+        return self._fates[silo].get(round)
+
+    def _reached(self, rows: Sequence[MetricRow]) -> bool:
+        """Whether the last of these evaluations reached what the scenario stops at."""
+        goal, metric = self._scenario.training.stop_at, HEADLINE[self._scenario.data.task]
+        last = [row.value for row in rows if (row.silo, row.metric) == ("all", metric)][-1:]
+        return goal is not None and any(value >= goal for value in last)
 
     def _grid(self, ledger: Ledger, teller: "_Teller") -> tuple[InProcessGrid, dict[int, str]]:
         streams = Streams(self._key)
         silos = {
-            name: Silo(run=self.name, shard=shard, engine=self._engine, ledger=ledger, streams=streams)
+            name: UnreliableSilo(
+                run=self.name,
+                shard=shard,
+                engine=self._engine,
+                ledger=ledger,
+                streams=streams,
+                admit=self._budgets[name].check if name in self._budgets else None,
+                events=self._fates[name],
+            )
             for name, shard in self._dataset.shards.items()
         }
 
@@ -132,10 +170,17 @@ class Simulation:
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:
         last = result.round == self._scenario.training.rounds
-        rows = []
+        rows: list[MetricRow] = []
         if last or result.round % self._scenario.evaluation.every == 0:
             rows = self._evaluator.rows(result.round, result.weights, by_silo=last)
-        failures = [Failure(result.round, silo, reason) for silo, reason in result.failures.items()]
+        if not last and self._reached(rows):
+            rows = self._evaluator.rows(result.round, result.weights, by_silo=True)
+        reasons = {
+            silo: event or result.failures[silo]
+            for silo in self._dataset.shards
+            if (event := self._fate(silo, result.round)) or silo in result.failures
+        }
+        failures = [Failure(result.round, silo, reason) for silo, reason in reasons.items()]
         return replace(
             state,
             round=result.round,

@@ -16,6 +16,7 @@ from accounting._relations import Relation
 from scenarios._errors import ScenarioError
 from scenarios._origin import Origin, Problem
 from scenarios._spec_data import FILE_KINDS, Data, Section, Silos, refuse
+from scenarios._spec_events import Events
 
 
 class Model(Section):
@@ -79,6 +80,13 @@ class Training(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="where silos train; auto takes CUDA where there is one"
     )
+    max_physical_batch: int = Field(
+        default=256, ge=1, description="most records in memory with their gradients at a time; changes rounding only"
+    )
+    stop_at: float | None = Field(
+        default=None,
+        description="stop after the first evaluation of the headline metric that reaches this; all rounds are priced",
+    )
 
     @model_validator(mode="after")
     def _one_rate(self) -> "Training":
@@ -96,6 +104,9 @@ class Target(Section):
     )
     noise_multiplier: float | None = Field(
         default=None, gt=0, description="sigma: standard deviation of the noise relative to clip_norm C"
+    )
+    budget: float | None = Field(
+        default=None, gt=0, description="most epsilon that a silo's ledger may spend; it declines what goes beyond"
     )
 
     @model_validator(mode="after")
@@ -120,6 +131,11 @@ class Privacy(Target):
     def noise_multiplier_for(self, silo: str) -> float | None:
         """The silo's given noise multiplier; None where it is calibrated to a target epsilon."""
         return self.silos.get(silo, self).noise_multiplier
+
+    def budget_for(self, silo: str) -> float | None:
+        """The silo's own budget, else everybody's; None where there is no limit."""
+        own = self.silos[silo].budget if silo in self.silos else None
+        return self.budget if own is None else own
 
 
 def _check_test_fraction(value: object) -> object:
@@ -155,6 +171,7 @@ class Scenario(Section):
     training: Training
     privacy: Privacy
     evaluation: Evaluation = Evaluation()
+    events: Events = Events()
 
     _origin: Origin = PrivateAttr(default=Origin())
 

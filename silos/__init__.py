@@ -18,7 +18,7 @@ from silos._models import Weights, build_model, check_same_layout, load_weights,
 from silos._records import from_record, hash_weights, to_record
 from silos._schedule import Schedule
 from silos._shard import Shard
-from silos._silo import Engine, Request, Silo, StreamSource
+from silos._silo import Charged, Engine, Request, Silo, StreamSource
 from silos._streams import Streams, poisson_sample
 from silos._system_streams import SystemStreams
 from silos._tasks import Task, check_task, loss
@@ -26,6 +26,7 @@ from silos._tasks import Task, check_task, loss
 del _environment
 
 __all__ = [
+    "Charged",
     "Declined",
     "Engine",
     "FleetEngine",
