@@ -12,6 +12,7 @@ file. Modules are private; everything public is here.
 
 from accounting._accountant import Price, delta, epsilon
 from accounting._additive import DiscreteGaussian, DiscreteLaplace, Laplace, SampledLaplace
+from accounting._allowance import Allowance
 from accounting._batches import FixedBatchGaussian, ShuffledGaussian, TruncatedSampledGaussian
 from accounting._budget import Budget
 from accounting._calibration import calibrate_noise_multiplier, calibrate_rounds, calibrate_sampling_rate
@@ -45,6 +46,7 @@ from accounting._selection import RepeatAndSelect
 from accounting._worst import Method
 
 __all__ = [
+    "Allowance",
     "ApproximateEpsilon",
     "AtMost",
     "Budget",

@@ -106,6 +106,9 @@ class Ledger:
         A run may declare several items, and several mechanisms for one item. Once it has declared anything, every
         charge must be covered: same item, same law, no more steps. Declaring the same again changes nothing.
 
+        An `Allowance` is declared for one round, before the item it is for; what is declared of that item from then on
+        must be within it, and its charges cost nothing on top of the allowance's own.
+
         Args:
             silo, run: whose schedule.
             rounds: how many releases, attempts included, an integer >= 0.
@@ -113,7 +116,8 @@ class Ledger:
             item: what is released.
 
         Raises:
-            LedgerConflict: when the run declared otherwise, or has charged the silo before it declared anything.
+            LedgerConflict: when the run declared otherwise, has charged the silo before it declared anything, or
+                declares more than its allowance affords.
         """
         check_names(silo=silo, run=run, item=item)
         check_counts(rounds=rounds)
@@ -125,6 +129,7 @@ class Ledger:
                 for each in chain.declared.get(run, ())
             ):
                 return
+            self._check_afforded(chain, run, item, mechanism.repeated(mechanism.steps * rounds))
             row = chain.next_row(Event.DECLARED, item)._replace(run=run, rounds=rounds, mechanism=text)
             self._log.append(chain, row)
 
@@ -166,7 +171,9 @@ class Ledger:
             if known is not None and (known.request, known.mechanism) == (request, mechanism):
                 return known
             if admit is not None:
-                admit([each.mechanism for each in chain.charges.values()], mechanism)
+                paid = [each.mechanism for each in chain.charges.values() if not each.allowed]
+                covered = (run, item) in chain.allowances
+                admit(paid, mechanism.repeated(0) if covered else mechanism)
             row = chain.next_row(Event.CHARGED, item)._replace(
                 run=run, round=round, attempt=attempt, mechanism=text, request=request
             )
@@ -226,8 +233,11 @@ class Ledger:
         return [each for each in self._log.chain(silo).charges.values() if run in (None, each.key.run)]
 
     def charged(self, silo: str, run: str | None = None) -> list[Mechanism]:
-        """What the silo was charged, every charge with all its steps whatever came of it; what a budget counts."""
-        return [charge.mechanism for charge in self.charges(silo, run)]
+        """What the silo was charged, every charge with all its steps whatever came of it; what a budget counts.
+
+        Charges under an allowance are not in it: the allowance is.
+        """
+        return [charge.mechanism for charge in self.charges(silo, run) if not charge.allowed]
 
     def declared(self, silo: str, run: str | None = None) -> list[Mechanism]:
         """The most that the runs can give away by their own declarations, whatever they execute.
@@ -235,10 +245,17 @@ class Ledger:
         Raises:
             LedgerError: when a run charged the silo without having declared anything, so that its maximum is unknown.
         """
-        declared = self._log.chain(silo).declared
+        chain = self._log.chain(silo)
+        declared = chain.declared
         if open_ended := {charge.key.run for charge in self.charges(silo, run)} - set(declared):
             raise LedgerError(f"{self.path}: run {min(open_ended)!r} declared no schedule to silo {silo!r}.")
-        return [each.whole() for name, declarations in declared.items() if run in (None, name) for each in declarations]
+        return [
+            each.whole()
+            for name, declarations in declared.items()
+            if run in (None, name)
+            for each in declarations
+            if (name, each.item) not in chain.allowances
+        ]
 
     def silos(self) -> list[str]:
         """The silos that have rows, sorted."""
@@ -311,6 +328,12 @@ class Ledger:
     def _sorted_rows(self) -> list[Row]:
         self.verify()
         return sorted(self._log.rows(), key=lambda row: (row.silo, row.sequence))
+
+    def _check_afforded(self, chain: Chain, run: str, item: str, whole: Mechanism) -> None:
+        allowance = chain.allowances.get((run, item))
+        declared = [each.whole() for each in chain.declared.get(run, ()) if each.item == item]
+        if allowance is not None and not allowance.affords([*declared, whole]):
+            raise LedgerConflict(f"{self.path}: {item!r} of run {run!r} costs more than its allowance: {allowance!r}.")
 
     def _find(self, charge: Charge) -> tuple[Chain, Charge]:
         chain = self._log.chain(charge.silo)

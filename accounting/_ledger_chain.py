@@ -7,6 +7,7 @@ same rules, so that whatever can be written can be read back, and nothing else c
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from accounting._allowance import Allowance
 from accounting._errors import LedgerConflict, LedgerCorrupt
 from accounting._ledger_rows import GENESIS, Event, Row, decode_mechanism
 from accounting._mechanism import Mechanism
@@ -37,6 +38,7 @@ class Charge:
         executed: steps executed, once released.
         output: hash of the released bytes, once released.
         reason: why it failed, once failed.
+        allowed: whether an allowance of its run pays for it.
     """
 
     silo: str
@@ -47,10 +49,16 @@ class Charge:
     executed: int | None = None
     output: str | None = None
     reason: str | None = None
+    allowed: bool = False
 
     def priced(self) -> Mechanism:
-        """What it costs: the executed steps if it was released, else all of them."""
-        if self.executed is None or self.executed == self.mechanism.steps:
+        """What it costs: the executed steps if it was released, else all of them.
+
+        A release under an allowance costs nothing on top of it; an allowance costs all of itself, whatever came of it.
+        """
+        if self.allowed:
+            return self.mechanism.repeated(0)
+        if self.executed is None or isinstance(self.mechanism, Allowance) or self.executed == self.mechanism.steps:
             return self.mechanism
         return self.mechanism.repeated(self.executed)
 
@@ -89,6 +97,8 @@ class Chain:
         facts: the fixed facts by name.
         declared: what each run declared.
         charges: the releases by key, in the order in which they were charged.
+        allowances: the declared allowances by run and item.
+        paid: those that were charged.
     """
 
     silo: str
@@ -97,6 +107,8 @@ class Chain:
     facts: dict[str, str] = field(default_factory=dict[str, str])
     declared: dict[str, list[Declaration]] = field(default_factory=dict[str, list[Declaration]])
     charges: dict[Key, Charge] = field(default_factory=dict[Key, Charge])
+    allowances: dict[tuple[str, str], Allowance] = field(default_factory=dict[tuple[str, str], Allowance])
+    paid: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def runs(self) -> set[str]:
         """The runs that declared or charged anything."""
@@ -162,7 +174,21 @@ class Chain:
         declarations = self.declared.get(run, [])
         if any(each.item == row.item and each.same_law(mechanism) for each in declarations):
             raise LedgerConflict(f"Run {run!r} declared {row.item!r} by this mechanism to silo {self.silo!r} already.")
-        self.declared[run] = [*declarations, Declaration(item=row.item, mechanism=mechanism, rounds=row.rounds)]
+        declaration = Declaration(item=row.item, mechanism=mechanism, rounds=row.rounds)
+        if isinstance(mechanism, Allowance):
+            self._take_allowance(run, mechanism, declaration)
+        self.declared[run] = [*declarations, declaration]
+
+    def _take_allowance(self, run: str, allowance: Allowance, declaration: Declaration) -> None:
+        """An allowance is declared once and before its item, so that it pays for all of it or for none."""
+        known = self.declared.get(run, [])
+        late = any(each.item == allowance.item for each in known) or declaration.item == allowance.item
+        if late or (run, allowance.item) in self.allowances or (declaration.rounds, allowance.steps) != (1, 1):
+            raise LedgerConflict(
+                f"Run {run!r} may declare one allowance for {allowance.item!r} to silo {self.silo!r}, for one round, "
+                "before it declares that item."
+            )
+        self.allowances[run, allowance.item] = allowance
 
     def _charge(self, row: Row) -> None:
         key = Key(row.run, row.round, row.attempt, row.item)
@@ -171,7 +197,18 @@ class Chain:
         charge = Charge(silo=self.silo, key=key, mechanism=decode_mechanism(row.mechanism), request=row.request)
         if row.run in self.declared:
             self._use_declaration(charge)
+        if isinstance(charge.mechanism, Allowance):
+            self._pay(charge.key.run, charge.mechanism)
+        if (allowance := self.allowances.get((row.run, row.item))) is not None:
+            if (row.run, allowance.item) not in self.paid:
+                raise LedgerConflict(f"Silo {self.silo!r}: {key} comes before the allowance that is to pay for it.")
+            charge = replace(charge, allowed=True)
         self.charges[key] = charge
+
+    def _pay(self, run: str, allowance: Allowance) -> None:
+        if self.allowances.get((run, allowance.item)) != allowance:
+            raise LedgerConflict(f"Run {run!r} did not declare the allowance {allowance!r} to silo {self.silo!r}.")
+        self.paid.add((run, allowance.item))
 
     def _use_declaration(self, charge: Charge) -> None:
         declaration = next((each for each in self.declared[charge.key.run] if each.covers(charge)), None)

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from accounting import (
+    Allowance,
     ApproximateEpsilon,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -53,6 +54,7 @@ EXAMPLES: dict[type[Mechanism], list[Mechanism]] = {
     RandomisedResponse: [RandomisedResponse(noise=0.7, categories=2), RandomisedResponse(noise=0.8, categories=10)],
     PureEpsilon: [PureEpsilon(epsilon=0.3), PureEpsilon(epsilon=0.2, relation=Relation.ZERO_OUT)],
     ApproximateEpsilon: [ApproximateEpsilon(epsilon=0.3, delta=1e-7)],
+    Allowance: [Allowance(item="update", epsilon=0.3, delta=1e-7)],
     Exponential: [Exponential(epsilon=0.4, relation=Relation.REPLACE_ONE)],
     ZeroConcentrated: [ZeroConcentrated(rho=0.02), ZeroConcentrated(rho=0.02, xi=0.01)],
     RepeatAndSelect: [
@@ -85,6 +87,7 @@ WEAKER: dict[str, Change] = {
 
 UNORDERED = {
     "relation": "a claim's own relation, not a number",
+    "item": "a name",
     "by_individual": "decides what is covered, not the price",
     "replace_sensitivity": "may be None; covered by sensitivity",
     "categories": "more answers reveal more by truth and less by chance",
@@ -158,6 +161,7 @@ STRATEGIES: dict[type[Mechanism], st.SearchStrategy[Mechanism]] = {
     RandomisedResponse: st.builds(RandomisedResponse, noise=rates, categories=st.integers(2, 50)),
     PureEpsilon: st.builds(PureEpsilon, epsilon=widths, relation=relations),
     ApproximateEpsilon: st.builds(ApproximateEpsilon, epsilon=widths, delta=rates, relation=relations),
+    Allowance: st.builds(Allowance, item=st.just("update"), epsilon=widths, delta=rates, relation=relations),
     Exponential: st.builds(Exponential, epsilon=widths, relation=relations),
     ZeroConcentrated: st.builds(ZeroConcentrated, rho=widths, xi=widths, relation=relations),
     RepeatAndSelect: st.builds(

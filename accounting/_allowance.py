@@ -1,0 +1,57 @@
+"""An allowance: what all releases of one item in a run may cost together, whatever they are chosen to be.
+
+Where the law of a run's training follows from an earlier release (a sampling rate from a noisy count of the shard),
+the law that was executed is not its price: another count would have chosen another law, and a price that is itself
+chosen by an output bounds nothing. What bounds the run is a promise that holds for every choice: each law that might
+be chosen meets one (epsilon, delta). The run is charged that promise once, in full, before its first release; the
+releases under it are recorded with their laws and executed steps, and cost nothing on top. Stopping early gives
+nothing back.
+
+Together with an epsilon_s-DP count the run is then (epsilon_s + epsilon, delta)-DP: composition with a mechanism chosen
+by the first output, each choice of which meets the same (epsilon, delta) (Dwork, Roth 2014, Theorem 3.16).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from accounting._accountant import epsilon as priced_epsilon
+from accounting._claims import ApproximateEpsilon
+from accounting._errors import InvalidValue
+from accounting._mechanism import Mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance(ApproximateEpsilon):
+    """(epsilon, delta)-DP of everything that a run releases as one item, for every course the run may take.
+
+    Args:
+        epsilon: in [0, inf).
+        delta: in [0, 1].
+        item: what is released under it.
+        relation: the relation under which it holds.
+        records: the number of records of one unit up to which it holds, >= 1.
+
+    ```
+    >>> from accounting import SampledGaussian
+    >>> training = [SampledGaussian(sampling_rate=0.1, noise_multiplier=2.0, steps=100)]
+    >>> Allowance(item="update", epsilon=2.6, delta=1e-5).affords(training)
+    True
+
+    ```
+    """
+
+    name: ClassVar[str] = "allowance"
+
+    item: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.item or not self.item.isprintable():
+            raise InvalidValue(f"Expected item={self.item!r} to be printable text on one line.")
+
+    def affords(self, releases: Sequence[Mechanism]) -> bool:
+        """Whether these releases together cost no more than the allowance, and cover as many records of a unit."""
+        if not all(release.covers(self.records) for release in releases):
+            return False
+        return priced_epsilon(releases, relation=self.relation, delta=self.delta).epsilon <= self.epsilon
