@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from scenarios._toml import Path, locate
 
-SHOWN = 8
+SHOWN = 6
 """Problems told in one message, so that it fits one screen."""
 
 
