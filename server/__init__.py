@@ -8,6 +8,7 @@ import silos as _silos  # isort: skip  # sets up the environment that flwr reads
 
 from server._grid import InProcessGrid
 from server._nodes import SilosMissing, find_silos
+from server._questions import ask_silos
 from server._rounds import Plan, RoundResult, run_rounds
 from server._state import restore_state, save_state
 from server._strategies import STRATEGIES, WEIGHT, build_strategy
@@ -21,6 +22,7 @@ __all__ = [
     "Plan",
     "RoundResult",
     "SilosMissing",
+    "ask_silos",
     "build_strategy",
     "find_silos",
     "restore_state",

@@ -1,7 +1,7 @@
-"""A silo: charge the ledger, train, record the release, reply."""
+"""A silo: charge the ledger, compute, record the release, reply."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
 
@@ -16,11 +16,14 @@ from silos._models import Weights, check_same_layout
 from silos._records import hash_weights
 from silos._schedule import Schedule
 from silos._shard import Shard
+from silos._statistics import Outputs, Statistic
 from silos._streams import Purpose
 
 ITEM = "update"
 """The ledger's word for the release of trained weights."""
 
+Predict = Callable[[Mapping[str, NDArray[np.generic]], NDArray[np.float32]], Outputs]
+"""A model's outputs, shape (records, outputs), from its weights and records' inputs."""
 
 Admit = Callable[[Sequence[Mechanism], Mechanism], None]
 """Looks at all charges of the silo so far and a proposed one; raises to refuse it. `Budget.check` is one."""
@@ -72,8 +75,32 @@ class Request:
 
     def fingerprint(self) -> str:
         """A hash of the whole request: the same one again asks for the same release."""
-        head = f"{self.round} {self.attempt} {self.schedule} "
-        return blake2b(head.encode() + hash_weights(self.weights).encode(), digest_size=32).hexdigest()
+        return _fingerprint(f"{self.round} {self.attempt} {self.schedule} ", self.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a server asks of a silo beside training.
+
+    Args:
+        round: 0 before round 1, else the round after which it is asked.
+        attempt: 0, and one more each time it is asked again as a new release.
+        statistic: what is asked, with its price.
+        weights: of the model to score held-out records by; none for statistics of training records.
+    """
+
+    round: int
+    attempt: int = 0
+    statistic: Statistic
+    weights: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+
+    def fingerprint(self) -> str:
+        """A hash of the whole question: the same one again asks for the same release."""
+        return _fingerprint(f"{self.round} {self.attempt} {self.statistic} ", self.weights)
+
+
+def _fingerprint(head: str, weights: Mapping[str, NDArray[np.generic]]) -> str:
+    return blake2b(head.encode() + hash_weights(weights).encode(), digest_size=32).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,6 +116,8 @@ class Silo:
         admit: asked before each new charge, which it may refuse; `Budget.check` fits.
         key: the silo's secret, with which its shard is frozen in the ledger before the first charge; see
             `silos._frozen`. Without one, whoever holds the silo answers for it that the shard never changes.
+        held_out: its records that are kept from training, to score models on.
+        predict: scores them.
     """
 
     run: str
@@ -98,6 +127,8 @@ class Silo:
     streams: StreamSource
     admit: Admit | None = None
     key: bytes | None = None
+    held_out: Shard | None = None
+    predict: Predict | None = None
 
     @property
     def name(self) -> str:
@@ -121,6 +152,33 @@ class Silo:
             raise
         return charged.release(weights, executed)
 
+    def answer(self, question: Question) -> Weights:
+        """A statistic: charged before it is computed, and recorded before it is returned.
+
+        Raises:
+            Declined: for what the silo does not hold, or weights that are not the model's; nothing was charged.
+            BudgetExhausted: where the ledger's budget does not allow the release; nothing was computed.
+            LedgerConflict: for another question under the same round, attempt and item.
+        """
+        statistic, shard = question.statistic, self.shard
+        if statistic.held_out:
+            if self.held_out is None or self.predict is None:
+                raise Declined(f"Silo {self.name!r} keeps no held-out records to score a model on.")
+            self._check(question.weights)
+            shard = self.held_out
+        charge = self._charge(question, statistic.item, statistic.mechanism())
+        outputs = np.empty((0, 1))
+        if statistic.held_out and self.predict is not None:
+            outputs = self.predict(question.weights, shard.features)
+        generator = self.streams.generator(self.name, question.round, statistic.item, question.attempt)
+        released = statistic.released(shard, outputs, generator)
+        self.ledger.release(charge, executed=1, output=hash_weights(released))
+        return released
+
+    def charge(self, item: str, round: int, attempt: int) -> Charge | None:
+        """What the ledger holds of a release of this run, if anything."""
+        return self.ledger.find(self.name, self.run, round, attempt, item)
+
     def begin(self, request: Request) -> "Charged":
         """The first half of `train`: everything that comes before the computing.
 
@@ -128,21 +186,25 @@ class Silo:
             As `train`.
         """
         self._check(request.weights)
+        charge = self._charge(request, ITEM, request.schedule.mechanism())
+        return Charged(silo=self, request=request, charge=charge)
+
+    def _charge(self, asked: Request | Question, item: str, mechanism: Mechanism) -> Charge:
         if self.key is not None:
             freeze(self.ledger, self.shard, self.key)
         charge = self.ledger.charge(
             silo=self.name,
             run=self.run,
-            round=request.round,
-            attempt=request.attempt,
-            item=ITEM,
-            mechanism=request.schedule.mechanism(),
-            request=request.fingerprint(),
+            round=asked.round,
+            attempt=asked.attempt,
+            item=item,
+            mechanism=mechanism,
+            request=asked.fingerprint(),
             admit=self.admit,
         )
         if charge.reason is not None:
-            raise Declined(f"Round {request.round}, attempt {request.attempt} failed earlier. Ask for a new attempt.")
-        return Charged(silo=self, request=request, charge=charge)
+            raise Declined(f"Round {asked.round}, attempt {asked.attempt} failed earlier. Ask for a new attempt.")
+        return charge
 
     def _check(self, weights: Mapping[str, NDArray[np.generic]]) -> None:
         try:

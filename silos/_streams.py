@@ -16,7 +16,8 @@ import numpy as np
 from accounting._errors import InvalidValue
 from accounting._validate import check_count
 
-Purpose = Literal["sampling", "noise"]
+Purpose = Literal["sampling", "noise", "size", "moments", "outcomes", "loss", "errors"]
+"""What is drawn: which records a step takes, the noise of training, or the noise of a statistic."""
 
 
 class Streams:
@@ -37,8 +38,8 @@ class Streams:
 
         Args:
             silo: the silo's name.
-            round: from 1.
-            purpose: what is drawn: ``sampling`` (which records a step takes) or ``noise``.
+            round: from 1; 0 is what comes before round 1.
+            purpose: what is drawn.
             attempt: 0, and one more each time a round is asked of the silo as a new release.
         """
         check_count(round=round, attempt=attempt)
