@@ -63,6 +63,8 @@ class FleetEngine:
         ModelRefused: for a model that `supports` refuses, or without per-record gradients.
     """
 
+    name = "fleet"
+
     def __init__(
         self,
         model: nn.Module,
@@ -129,6 +131,8 @@ class FleetEngine:
     def _refusal(self, job: Job) -> InvalidValue | None:
         try:
             check_same_layout(self._layout, job.weights)
+            if job.schedule.by_individual:
+                raise InvalidValue("A fleet samples records; use OpacusEngine where individuals are sampled.")
             self._table.add(job.shard)
         except InvalidValue as error:
             return error
