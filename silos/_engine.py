@@ -20,9 +20,9 @@ from accounting._validate import check_count
 from silos._check_model import check_model, quiet_torch
 from silos._models import Weights, check_same_layout
 from silos._optimizer import StreamOptimizer
+from silos._sample import Sample, sample_individuals, sample_records
 from silos._schedule import Schedule
 from silos._shard import Shard
-from silos._streams import poisson_sample
 from silos._tasks import Task, loss
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -42,7 +42,8 @@ class OpacusEngine:
             changes no result beyond rounding.
 
     Guarantees, for a shard of any content:
-        1. A record moves the gradient sum of a step by at most the clip norm, in L2.
+        1. A record (or, where individuals are sampled, an individual with all its records) moves the gradient sum of a
+           step by at most the clip norm, in L2.
         2. Every step adds noise of standard deviation noise_multiplier * clip_norm to every coordinate of the sum,
            also when its sample is empty.
         3. The divisor is the schedule's, never the size of the sample.
@@ -53,6 +54,8 @@ class OpacusEngine:
 
     Torch runs on one thread from the first engine on: the same seed gives the same bytes on any number of cores.
     """
+
+    name = "opacus"
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class OpacusEngine:
             weights: to start from; left as they are.
             shard: the silo's records.
             schedule: the public numbers of the round.
-            sampling: stream of the Poisson samples; each step draws one number a record.
+            sampling: stream of the Poisson samples; each step draws one number a record (or individual).
             noise: stream of the noise; each step draws one number a trainable parameter.
 
         Returns:
@@ -123,26 +126,37 @@ class OpacusEngine:
         try:
             with quiet_torch():
                 features, labels = torch.from_numpy(shard.features), torch.from_numpy(shard.labels)
+                draw = sample_individuals if schedule.by_individual else sample_records
                 for _ in range(schedule.steps):
-                    rows = torch.from_numpy(poisson_sample(len(shard), schedule.sampling_rate, sampling))
-                    self._step(features, labels, rows)
+                    self._step(features, labels, draw(shard, schedule.sampling_rate, sampling))
         except BaseException:
             # Half a step leaves activations in the hooks, which the next shard's gradients would meet.
             self._build()
             raise
         return self._read(), self._optimizer.executed
 
-    def _step(self, features: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> None:
-        if not len(rows):
+    def _step(self, features: torch.Tensor, labels: torch.Tensor, sample: Sample) -> None:
+        if not len(sample.rows):
             for parameter in self._parameters:
                 parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # pyright: ignore
             self._finish(last=True)
             return
-        for start in range(0, len(rows), self._chunk):
-            chunk = rows[start : start + self._chunk]
+        for start, end in sample.chunks(self._chunk):
+            chunk = torch.from_numpy(sample.rows[start:end])
             outputs = self._module(features[chunk].to(self._device, self._dtype))
             self._loss(outputs, labels[chunk].to(self._device)).backward()
-            self._finish(last=start + self._chunk >= len(rows))
+            if sample.owners is not None:
+                self._sum_by_owner(sample.owners[start:end])
+            self._finish(last=end == len(sample.rows))
+
+    def _sum_by_owner(self, owners: NDArray[np.intp]) -> None:
+        """Put one gradient for each individual, the sum over its records, in the place of one for each record."""
+        distinct, places = np.unique(owners, return_inverse=True)
+        index = torch.from_numpy(places).to(self._device)
+        for parameter in self._parameters:
+            gradients: torch.Tensor = parameter.grad_sample  # pyright: ignore  # Opacus hangs it there
+            sums = gradients.new_zeros((len(distinct), *parameter.shape))
+            parameter.grad_sample = sums.index_add_(0, index, gradients)  # pyright: ignore
 
     def _finish(self, *, last: bool) -> None:
         self._optimizer.signal_skip_step(do_skip=not last)

@@ -8,8 +8,10 @@ from typing import Self
 
 from flwr.app import ConfigRecord
 
-from accounting import InvalidValue, SampledGaussian
+from accounting import InvalidValue, MultiRecordSampledGaussian, SampledGaussian
 from accounting._validate import check_count, check_in_range
+
+_ALLOWED: Mapping[object, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +19,20 @@ class Schedule:
     """What one silo does in one round. Every field is public: none may depend on what a shard holds.
 
     Args:
-        sampling_rate: probability of each record to be in a step's sample, in (0, 1].
+        sampling_rate: probability of each record (or individual, see `by_individual`) to be in a step's sample, in
+            (0, 1].
         steps: DP-SGD steps, an integer >= 1.
         noise_multiplier: noise standard deviation over `clip_norm`, >= 0; 0 is training without privacy.
-        clip_norm: largest L2 norm of one record's gradient, > 0; infinite only where `noise_multiplier` is 0.
-        expected_batch: divisor of the noisy gradient sum, > 0, as a public number of records. Never the realised batch.
+        clip_norm: largest L2 norm of one record's gradient (or of the sum over one individual's), > 0; infinite only
+            where `noise_multiplier` is 0.
+        expected_batch: divisor of the noisy gradient sum, > 0, as a public number of records (or individuals). Never
+            the realised batch.
         learning_rate: of the silo's SGD, > 0.
         momentum: of the silo's SGD, in [0, 1); its buffer starts empty in each round.
         weight: weight of the silo's model in the average, > 0; only ratios between silos matter.
+        records: public cap on the records of one individual in the shard, which the release is priced for, >= 1.
+        by_individual: sample individuals instead of records, take all records of each, sum their gradients and clip the
+            sum.
     """
 
     sampling_rate: float
@@ -35,10 +43,12 @@ class Schedule:
     learning_rate: float
     momentum: float = 0.0
     weight: float = 1.0
+    records: int = 1
+    by_individual: bool = False
 
     def __post_init__(self) -> None:
         check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
-        check_count(low=1, steps=self.steps)
+        check_count(low=1, steps=self.steps, records=self.records)
         check_in_range(low=0, high=math.inf, high_open=True, noise_multiplier=self.noise_multiplier)
         check_in_range(
             low=0, high=math.inf, low_open=True, high_open=self.noise_multiplier > 0, clip_norm=self.clip_norm
@@ -54,10 +64,19 @@ class Schedule:
         )
         check_in_range(low=0, high=1, high_open=True, momentum=self.momentum)
 
-    def mechanism(self) -> SampledGaussian:
-        """The law of the round's release: the model after `steps` sampled Gaussian steps."""
+    def mechanism(self) -> SampledGaussian | MultiRecordSampledGaussian:
+        """The law of the round's release: the model after `steps` sampled Gaussian steps.
+
+        Records that are sampled by coins of their own may meet in a step, up to `records` of one individual; those of
+        a sampled individual are clipped as one.
+        """
+        rate, sigma, steps = self.sampling_rate, self.noise_multiplier, self.steps
+        if self.records > 1 and not self.by_individual:
+            return MultiRecordSampledGaussian(
+                sampling_rate=rate, noise_multiplier=sigma, records=self.records, steps=steps
+            )
         return SampledGaussian(
-            sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier, steps=self.steps
+            sampling_rate=rate, noise_multiplier=sigma, by_individual=self.by_individual, steps=steps
         )
 
     def to_config(self) -> ConfigRecord:
@@ -74,13 +93,11 @@ class Schedule:
         known = {field.name: field.type for field in fields(cls)}
         if odd := set(values) ^ set(known):
             raise InvalidValue(f"Field {min(odd)!r} of a schedule is missing or unknown; it has {', '.join(known)}.")
-        numbers: dict[str, int | float] = {}
         for name, value in values.items():
-            allowed = int if known[name] is int else (int, float)
-            if isinstance(value, bool) or not isinstance(value, allowed):
-                raise InvalidValue(f"Expected {name}={value!r} of a schedule to be a number.")
-            numbers[name] = value
-        return cls(**numbers)  # pyright: ignore[reportArgumentType]  # types were checked above, field by field
+            if not isinstance(value, _ALLOWED[known[name]]) or isinstance(value, bool) != (known[name] is bool):
+                kind = "true or false" if known[name] is bool else "a number"
+                raise InvalidValue(f"Expected {name}={value!r} of a schedule to be {kind}.")
+        return cls(**values)  # pyright: ignore[reportArgumentType]  # types were checked above, field by field
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -45,6 +46,22 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @cached_property
+    def owners(self) -> NDArray[np.intp]:
+        """For each record the number of its individual, counted from 0 in the order of ids; shape (records,)."""
+        return np.unique(self.individuals, return_inverse=True)[1]
+
+    @property
+    def individual_count(self) -> int:
+        """How many individuals own records."""
+        return int(self.owners.max(initial=-1)) + 1
+
+    @cached_property
+    def by_owner(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Row numbers sorted by owner, and where each owner's rows start among them, one more at the end."""
+        order = np.argsort(self.owners, kind="stable")
+        return order, np.searchsorted(self.owners[order], np.arange(self.individual_count + 1))
 
     def fingerprint(self, key: bytes) -> str:
         """A keyed hash of everything in the shard, as 64 hexadecimal digits.

@@ -23,7 +23,7 @@ def test_a_schedule_is_priced_by_its_rate_noise_and_steps_alone(make_schedule: C
     assert replace(schedule, clip_norm=9.0, expected_batch=2.0, learning_rate=3.0).mechanism() == schedule.mechanism()
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Schedule)])
+@pytest.mark.parametrize("field", [field.name for field in fields(Schedule) if field.type is not bool])
 @pytest.mark.parametrize("value", [-1, math.nan])
 def test_a_number_out_of_range_is_refused_by_name(
     make_schedule: Callable[..., Schedule], field: str, value: float
