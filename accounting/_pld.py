@@ -105,7 +105,7 @@ class LossDistribution:
             else:
                 best, slope, low = min(best, found[0]), found[1], 0.7 * found[0]
                 wanted = self._interval(slope, 2 * max(accuracy * best, _LEAST_ERROR))
-                if _settled(grid, interval, wanted, best, left):
+                if _settled(grid, interval, wanted, best, left, coarse):
                     break
             coarse = grid.interval
         return max(best, 0.0)
@@ -130,7 +130,7 @@ class LossDistribution:
             if slope == 0:
                 break
             wanted = self._interval(slope, 2 * _DELTA_ACCURACY / slope)
-            if found - self.infinite_mass > 0.02 * left and _settled(grid, interval, wanted, epsilon, left):
+            if found - self.infinite_mass > 0.02 * left and _settled(grid, interval, wanted, epsilon, left, coarse):
                 break
             coarse = grid.interval
         return best
@@ -178,6 +178,8 @@ def _condensed(parts: Sequence[tuple[Pair, int]]) -> Parts:
     return (*(part for part in equal if part[0].squared_shift == 0), (SampledPair(sigma=squares**-0.5), 1))
 
 
-def _settled(grid: GridLoss, asked: float, wanted: float, epsilon: float, left: float) -> bool:
-    """Whether a grid is as fine as wanted, or as it can be, and its rounding harmless at the answer."""
-    return (grid.interval <= wanted or grid.interval > 1.5 * asked) and grid.gap(epsilon, left) <= WIDEST_GAP + 3
+def _settled(grid: GridLoss, asked: float, wanted: float, epsilon: float, left: float, coarse: float | None) -> bool:
+    """Whether a grid is as fine as wanted and its rounding harmless at the answer, or no better is to be had."""
+    capped = grid.interval > 1.5 * asked
+    harmless = grid.gap(epsilon, left) <= WIDEST_GAP + 3
+    return (grid.interval <= wanted or capped) and (harmless or (capped and coarse is not None))

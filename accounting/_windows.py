@@ -113,15 +113,16 @@ def plan_window(
     spans = [pair.loss_range(tail) for pair, _ in parts]
     widest = max(max(b - a for a, b in spans), 1e-300)
     interval = max(interval, widest / _LARGEST_GRID)
-    if coarse is not None:
-        interval = coarse / max(math.floor(coarse / interval), 1)
-    tilts, cumulants = curve.known()
-    if coarse is not None:
-        tilts, cumulants = _grid_cumulants(parts, spans, coarse * math.ceil(widest / coarse / _LARGEST_CURVE))
-    inflated = cumulants + steps * tilts * (tilts + 1) * interval**2 / 8 + _SLACK
-    tilt, highest, width = _narrowest(tilts, inflated, epsilon, low, left)
+    unit = interval
+    if coarse is None:
+        tilts, cumulants = curve.known()
+        cumulants = cumulants + steps * tilts * (tilts + 1) * interval**2 / 8
+    else:
+        unit = max(coarse, interval) * math.ceil(widest / max(coarse, interval) / _LARGEST_CURVE)
+        interval = unit / math.floor(unit / interval)
+        tilts, cumulants = _grid_cumulants(parts, spans, unit)
+    tilt, highest, width = _narrowest(tilts, cumulants + _SLACK, epsilon, low, left)
     floor = -(20 + math.log(steps)) / tilt
-    unit = coarse or interval
     spans = tuple((max(a, min(unit * math.floor(floor / unit), b)), b) for a, b in spans)
     bottom = sum(count * math.floor(a / interval) for (_, count), (a, _) in zip(parts, spans, strict=True))
     top = sum(count * (math.ceil(b / interval) + 1) for (_, count), (_, b) in zip(parts, spans, strict=True))
@@ -138,7 +139,7 @@ def plan_window(
             low=low,
             left=left,
             interval=interval * size / _LARGEST_GRID,
-            coarse=None,
+            coarse=coarse,
         )
     return Plan(Window(interval=interval, low=lowest, size=size, tilt=tilt, spans=spans), lost)
 

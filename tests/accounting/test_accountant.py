@@ -63,7 +63,7 @@ def test_opacus_prv_agrees_within_a_percent(q: float, sigma: float, steps: int, 
     assert (bound - 0.02) * 0.999 <= ours.epsilon <= bound * 1.01
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     q=st.sampled_from([0.0, 1e-6, 0.003, 0.5, 1.0]),
     sigma=st.sampled_from([0.0, 1e-3, 0.05, 1.0, 1e4]),

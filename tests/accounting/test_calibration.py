@@ -19,7 +19,7 @@ def spent(releases: list[SampledGaussian | Gaussian], relation: Relation, delta:
     return epsilon(releases, relation=relation, delta=delta, method=method).epsilon
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     q=st.floats(0.002, 0.5),
     steps=st.integers(100, 20_000),
