@@ -77,6 +77,10 @@ class Training(Section):
     learning_rate: float = Field(gt=0, description="of the silo's SGD")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the silo's SGD; starts afresh each round")
     strategy: Strategy = Field(default=FedAvg(name="fedavg"), description="how the server aggregates")
+    engine: Literal["auto", "fleet", "opacus"] = Field(
+        default="auto",
+        description="what trains: fleet, all silos at once; opacus, one by one; auto takes fleet for linear and mlp",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="where silos train; auto takes CUDA where there is one"
     )
@@ -196,8 +200,9 @@ class Scenario(Section):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def canonical(self) -> bytes:
-        """The scenario's content as bytes, for hashing: equal wherever its files lie."""
+        """The scenario's content as bytes, for hashing: equal wherever its files lie and whichever engine trains."""
         content = self.model_dump(mode="json")
+        del content["training"]["engine"]
         kind, colon, place = self.data.source.partition(":")
         content["data"]["source"] = kind + colon + PurePath(place).name if kind in FILE_KINDS else self.data.source
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()

@@ -20,6 +20,7 @@ def build_engine(
     task: Task,
     input_shape: Sequence[int],
     outputs: int,
+    by_individual: bool = False,
     device: str = "auto",
     max_physical_batch: int = 256,
 ) -> FleetEngine | OpacusEngine:
@@ -29,22 +30,22 @@ def build_engine(
 
     Args:
         name: ``fleet``, ``opacus``, or ``auto`` for fleets where they train the model, which are then faster for any
-            number of silos, and Opacus for every other model and wherever CUDA is asked for.
+            number of silos, and Opacus for everything else and wherever CUDA is asked for.
         model: the architecture; copied.
         task, input_shape, outputs: as for both engines.
+        by_individual: whether schedules sample individuals, which fleets do not.
         device: as for `OpacusEngine`; fleets train on the CPU.
         max_physical_batch: as for `OpacusEngine`.
 
     Raises:
-        InvalidValue: for an engine that is not known, or fleets on another device than the CPU.
+        InvalidValue: for an engine that is not known, or fleets for what only Opacus can do.
         ModelRefused: for a model that the engine cannot train.
     """
     if name not in ("auto", "fleet", "opacus"):
         raise InvalidValue(f"Expected engine={name!r} to be auto, fleet or opacus.")
-    on_cpu = device in ("auto", "cpu")
-    if name == "fleet" and not on_cpu:
-        raise InvalidValue(f"Expected device={device!r} of engine='fleet' to be auto or cpu.")
-    if name == "fleet" or (name == "auto" and on_cpu and FleetEngine.supports(model)):
+    if name == "fleet" and (by_individual or device == "cuda"):
+        raise InvalidValue("A fleet samples records, on the CPU: expected engine='opacus' or 'auto'.")
+    if name == "fleet" or (name == "auto" and not by_individual and device != "cuda" and FleetEngine.supports(model)):
         return FleetEngine(model, task=task, input_shape=input_shape, outputs=outputs)
     return OpacusEngine(
         model,
