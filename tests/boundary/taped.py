@@ -5,27 +5,32 @@ output by the next numbers of one and the same tape: whatever still differs betw
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import ArrayRecord, Message
 from numpy.typing import NDArray
 
 import scenarios._runner
 import scenarios._simulation
-import silos._engine
+import silos._fleet_section
+import silos._sample
 from accounting import Ledger
 from scenarios import Scenario
 from scenarios._checkpoint import load_checkpoint
 from scenarios._dataset import Dataset
 from scenarios._runner import CHECKPOINT, run
 from server import InProcessGrid
-from silos import Shard
+from silos import OpacusEngine, Shard, Task, Weights
+from silos._fleet_network import Network, Pass, Room
+from silos._fleet_section import Draw, Section
 from silos._optimizer import StreamOptimizer
+from silos._statistics import Statistic
 
 Floats = NDArray[np.float64]
 
@@ -37,15 +42,17 @@ class Seen:
     Args:
         wire: every message between the server and a silo, both ways, in order.
         results: what the run wrote and the terms of every charge, by name; not the silos' own fingerprints.
-        sums: the gradient sum of each step before the tape took its place, which nobody outside the silo sees.
-        clip_norms: the sum's declared sensitivity in that step.
+        sums: each silo's gradient sums, step by step, before the tape took their place; nobody outside sees them.
+        clip_norms: each sum's declared sensitivity.
+        counts: sums of statistics before the tape took their place, with how far one unit may move each, in L1.
         epsilon: the run's, as its guarantee says.
     """
 
     wire: list[bytes] = field(default_factory=list)
     results: dict[str, bytes] = field(default_factory=dict)
-    sums: list[Floats] = field(default_factory=list)
-    clip_norms: list[float] = field(default_factory=list)
+    sums: dict[str, list[Floats]] = field(default_factory=dict)
+    clip_norms: dict[str, list[float]] = field(default_factory=dict)
+    counts: list[tuple[Floats, float]] = field(default_factory=list)
     epsilon: float = 0.0
 
     def left(self) -> dict[str, bytes]:
@@ -61,8 +68,12 @@ def taped_run(scenario: Scenario, dataset: Dataset, out: Path) -> Seen:
         patch.setattr(scenarios._simulation, "run_key", lambda *_: b"one key for all of the runs here")
         patch.setattr(scenarios._runner, "render_report", lambda *_: "")
         patch.setattr(Shard, "fingerprint", lambda *_: "secret")
-        patch.setattr(silos._engine, "poisson_sample", _coupled(silos._engine.poisson_sample))
-        _tape_sums(patch, seen)
+        coupled = _coupled(silos._sample.poisson_sample)
+        patch.setattr(silos._sample, "poisson_sample", coupled)
+        patch.setattr(silos._fleet_section, "poisson_samples", _step_by_step(coupled))
+        _tape_opacus(patch, seen)
+        _tape_fleets(patch, seen)
+        _tape_statistics(patch, seen)
         _tap_wire(patch, seen)
         result = run(scenario, out=out)
     seen.epsilon = result.guarantee.epsilon
@@ -137,19 +148,81 @@ def _coupled(sample: Callable[..., NDArray[np.intp]]) -> Callable[..., NDArray[n
     return coupled
 
 
-def _tape_sums(patch: pytest.MonkeyPatch, seen: Seen) -> None:
+def _step_by_step(sample: Callable[..., NDArray[np.intp]]) -> Callable[..., tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    def samples(
+        records: int, sampling_rate: float, generator: np.random.Generator, *, steps: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        taken = [sample(records, sampling_rate, generator) for _ in range(steps)]
+        return np.concatenate(taken), np.array([len(rows) for rows in taken])
+
+    return samples
+
+
+def _keep(seen: Seen, silo: str, total: torch.Tensor, clip_norm: float) -> None:
+    seen.sums.setdefault(silo, []).append(total.double().numpy().copy())
+    seen.clip_norms.setdefault(silo, []).append(clip_norm)
+
+
+def _tape_opacus(patch: pytest.MonkeyPatch, seen: Seen) -> None:
     tape = np.random.default_rng(20)
+    train = OpacusEngine.train
+    silo = ""
+
+    def named(self: OpacusEngine, weights: Weights, shard: Shard, *rest: object) -> tuple[Weights, int]:
+        nonlocal silo
+        silo = shard.name
+        return train(self, weights, shard, *rest)  # type: ignore[arg-type]  # the rest is handed on as it is
+
+    patch.setattr(OpacusEngine, "train", named)
 
     def add_noise(self: StreamOptimizer) -> None:
         total, self._total = self._total, None
         assert total is not None
-        seen.sums.append(total.double().numpy().copy())
-        seen.clip_norms.append(self.max_grad_norm)
+        _keep(seen, silo, total, self.max_grad_norm)
         output = total.new_tensor(self.max_grad_norm * tape.standard_normal(len(total)))
         for parameter, part in zip(self._trained, output.split(self._sizes), strict=True):
             parameter.grad = part.view_as(parameter)
 
     patch.setattr(StreamOptimizer, "add_noise", add_noise)
+
+
+def _tape_fleets(patch: pytest.MonkeyPatch, seen: Seen) -> None:
+    """Leave nothing of the sums: what a fleet adds is then its noise, which one key draws for all runs here."""
+    section, sums, run = Section.__init__, Pass.__init__, Pass.run
+    silos: list[str] = []
+
+    def begin(self: Section, network: Network, task: Task, room: Room, draws: Sequence[Draw], **rest: object) -> None:
+        silos[:] = [draw.job.shard.name for draw in draws]
+        section(self, network, task, room, draws, **rest)  # type: ignore[arg-type]  # the rest is handed on as it is
+
+    def prepare(self: Pass, *given: object, gradients: torch.Tensor, **rest: object) -> None:
+        sums(self, *given, gradients=gradients, **rest)  # type: ignore[arg-type]  # the rest is handed on as it is
+        self.__dict__["whole"] = gradients
+
+    def taped(self: Pass, present: torch.Tensor) -> None:
+        run(self, present)
+        gradients: torch.Tensor = self.__dict__["whole"]
+        for silo, total, clip_norm in zip(silos, gradients, self._clip_norms.flatten().tolist(), strict=False):
+            _keep(seen, silo, total, clip_norm)
+        gradients.zero_()
+
+    patch.setattr(Section, "__init__", begin)
+    patch.setattr(Pass, "__init__", prepare)
+    patch.setattr(Pass, "run", taped)
+
+
+def _tape_statistics(patch: pytest.MonkeyPatch, seen: Seen) -> None:
+    tape = np.random.default_rng(30)
+
+    def released(
+        self: Statistic, shard: Shard, outputs: NDArray[np.float64], generator: np.random.Generator
+    ) -> Weights:
+        del generator
+        sums = self.sums(shard, outputs)
+        seen.counts.append((np.asarray(sums, dtype=np.float64), self.moved))
+        return {self.item: (50 + 10 * tape.random(sums.shape)).astype(sums.dtype)}
+
+    patch.setattr(Statistic, "released", released)
 
 
 def _tap_wire(patch: pytest.MonkeyPatch, seen: Seen) -> None:

@@ -17,13 +17,14 @@ import scenarios._encode
 import scenarios._runner
 import server._rounds
 import silos._client
-import silos._engine
+import silos._sample
 from accounting import Ledger
 from accounting._ledger_chain import Charge
 from scenarios import Scenario
 from scenarios._dataset import Dataset
 from silos import OpacusEngine, Schedule, Silo, Streams, Weights
 from silos._optimizer import StreamOptimizer
+from silos._sample import Sample
 from silos._silo import Charged
 from silos._streams import Purpose
 
@@ -116,27 +117,27 @@ def divisor_is_the_realised_batch() -> list[Fault]:
 
 
 def rate_from_the_loaders_length() -> list[Fault]:
-    sample = silos._engine.poisson_sample
+    sample = silos._sample.poisson_sample
 
     def loader(records: int, rate: float, generator: np.random.Generator) -> NDArray[np.intp]:
         return sample(records, 1 / math.ceil(1 / rate), generator)
 
-    return [(silos._engine, "poisson_sample", loader)]
+    return [(silos._sample, "poisson_sample", loader)]
 
 
 def shuffled_batches() -> list[Fault]:
     def fixed(records: int, rate: float, generator: np.random.Generator) -> NDArray[np.intp]:
         return np.sort(generator.permutation(records)[: round(rate * records)])
 
-    return [(silos._engine, "poisson_sample", fixed)]
+    return [(silos._sample, "poisson_sample", fixed)]
 
 
 def empty_samples_skipped() -> list[Fault]:
     step = OpacusEngine._step
 
-    def skipping(self: OpacusEngine, features: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> None:
-        if len(rows):
-            step(self, features, labels, rows)
+    def skipping(self: OpacusEngine, features: torch.Tensor, labels: torch.Tensor, sample: Sample) -> None:
+        if len(sample.rows):
+            step(self, features, labels, sample)
 
     return [(OpacusEngine, "_step", skipping)]
 
