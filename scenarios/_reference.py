@@ -1,0 +1,63 @@
+"""The reference of scenario keys, written from the keys themselves: `python -m scenarios._reference` prints it."""
+
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from scenarios._spec import Scenario
+
+_HEAD = """# Scenario keys
+
+A scenario is one TOML file. Unknown keys are refused, every key says what is allowed when it is wrong, and
+`silodp show FILE` prints a file with every default filled in. Names in angle brackets are yours to choose.
+
+| key | default | what it is |
+|---|---|---|
+"""
+
+
+def reference() -> str:
+    """All keys as a Markdown page."""
+    return _HEAD + "".join(f"| `{key}` | {default} | {text} |\n" for key, default, text in _rows(Scenario, ""))
+
+
+def _rows(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, field in section.model_fields.items():
+        yield prefix + name, _default(field), (field.description or _first_line(field.annotation)).replace("|", "or")
+        for inner, part in _sections(field.annotation, prefix + name):
+            yield from _rows(inner, part + ".")
+
+
+def _sections(annotation: object, key: str) -> Iterator[tuple[type[BaseModel], str]]:
+    """The sections that a key may hold, each with the key of its own keys."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, key
+    elif origin is dict:
+        yield from _sections(parts[1], f"{key}.<name>")
+    elif origin in (Union, UnionType):
+        for part in parts:
+            yield from _sections(part, key)
+    elif origin is Annotated:
+        yield from _sections(parts[0], key)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or isinstance(value, BaseModel) or value in ("", (), {}):
+        return ""
+    return f"`{value}`"
+
+
+def _first_line(annotation: object) -> str:
+    sections = [section for section, _ in _sections(annotation, "")]
+    return (sections[0].__doc__ or "").strip().splitlines()[0] if sections else ""
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
