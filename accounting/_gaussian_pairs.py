@@ -20,14 +20,12 @@ import numpy as np
 
 from accounting._errors import InvalidValue
 from accounting._pairs import Array, LossMasses, Pair, log_excess, log_sum
+from accounting._quadrature import REACH, centres, crossings, panels
 from accounting._special import normal_cdf, normal_quantile
 from accounting._validate import check_in_range
 
 _LEAST_SUITABLE_SIGMA = 0.05
-_REACH = 9.5
-"""Standard deviations beyond which a Gaussian's mass, 1e-21, is left out of an integral."""
 _LONGEST_LATTICE = 4096
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,45 +101,22 @@ class _ShiftedGaussians(Pair):
         if self.swapped:
             p, q = q, p
         width = self.sigma**2 / float(means[-1] - means[0])
-        step, reach = min(0.6 * self.sigma, 0.4 * width), _REACH * self.sigma
-        centres = _centres(float(tilts.max()), means, p, q)
-        low, high = math.floor((centres.min() - reach) / step), math.ceil((centres.max() + reach) / step)
+        step, reach = min(0.6 * self.sigma, 0.4 * width), REACH * self.sigma
+        spots = centres(float(tilts.max()), means, p, q)
+        low, high = math.floor((spots.min() - reach) / step), math.ceil((spots.max() + reach) / step)
         if high - low < _LONGEST_LATTICE:
             x = step * np.arange(low, high + 1, dtype=np.float64)
             weights = np.full(x.size, step)
         elif tilts.size > 1:
             return np.concatenate([self._cumulants(tilt[None]) for tilt in tilts])
         else:
-            crossings = np.concatenate([_crossings(means, p, self.sigma), _crossings(means, q, self.sigma)])
-            x, weights = _panels(np.concatenate([centres, crossings]), crossings, self.sigma, width)
+            changes = np.concatenate([crossings(means, p, self.sigma), crossings(means, q, self.sigma)])
+            x, weights = panels(np.concatenate([spots, changes]), changes, self.sigma, width)
         losses = -self._loss(x) if self.swapped else self._loss(x)
         scaled = (x[:, None] - means[q > 0]) / self.sigma
         log_q = log_sum(-0.5 * scaled**2, q[q > 0])
         weights = weights / (self.sigma * math.sqrt(2 * math.pi))
         return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses[None, :]) + log_q, weights))
-
-
-def _panels(spots: Array, crossings: Array, sigma: float, width: float) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights near the spots, where an integrand may have mass.
-
-    Panels are sigma wide, and narrower about crossings, where a mixture changes over `width` from Gaussian to Gaussian.
-    """
-    half = math.ceil(_REACH) + 1
-    near = np.unique(np.floor(spots / sigma)[:, None] + np.arange(-half, half + 1, dtype=np.float64))
-    edges = np.concatenate([near, near + 1]) * sigma
-    if 4 * width < sigma:
-        edges = np.concatenate([edges, (crossings[:, None] + 4 * width * np.arange(-12, 13)).ravel()])
-    edges = np.unique(edges)
-    middles, sizes = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    inside = np.isin(np.floor(middles / sigma), near)
-    middles, sizes = middles[inside, None], sizes[inside, None]
-    return (middles + sizes / 2 * _NODES).ravel(), (sizes / 2 * _WEIGHTS).ravel()
-
-
-def _centres(tilt: float, means: Array, p: Array, q: Array) -> Array:
-    """Where p^a q^(1-a) is locally a Gaussian, for the order a = tilt + 1 and for 2, and the means themselves."""
-    above, below = means[p > 0][:, None], means[q > 0]
-    return np.concatenate([((a + 1) * above - a * below).ravel() for a in (tilt, 1.0)] + [means])
 
 
 def _bin_masses(x: Array) -> Array:
@@ -151,12 +126,6 @@ def _bin_masses(x: Array) -> Array:
     right, straddling = padded[:-1] >= 0, (padded[:-1] < 0) & (padded[1:] >= 0)
     between = np.where(right, tails[:-1] - tails[1:], tails[1:] - tails[:-1])
     return np.maximum(np.where(straddling, 1.0 - tails[:-1] - tails[1:], between), 0.0)
-
-
-def _crossings(means: Array, weights: Array, sigma: float) -> Array:
-    """Where neighbouring components of a mixture are equal."""
-    m, w = means[weights > 0], np.log(weights[weights > 0])
-    return (m[1:] + m[:-1]) / 2 + sigma**2 * (w[:-1] - w[1:]) / (m[1:] - m[:-1])
 
 
 def _sampled_loss(z: Array, q: float) -> Array:
