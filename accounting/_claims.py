@@ -196,9 +196,15 @@ class ZeroConcentrated(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivate(Mechanism):
-    """A release without protection: epsilon is infinite at every delta below 1."""
+    """A release without protection: epsilon is infinite at every delta below 1.
+
+    Args:
+        reason: why, for the guarantee's sentence.
+    """
 
     name: ClassVar[str] = "non-private"
+
+    reason: str = ""
 
     def pairs(self, relation: Relation) -> Directions[Pair]:  # noqa: ARG002
         return Directions(remove=_worst_pair(0.0, 1.0), add=_worst_pair(0.0, 1.0))

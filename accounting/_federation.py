@@ -13,11 +13,13 @@ Guarantees, each checked by the tests:
 - Reading changes nothing: asking twice gives the same.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
+from accounting._claims import NonPrivate
 from accounting._costs import Costs
 from accounting._errors import InvalidValue, Unsupported
 from accounting._exposures import DEEPEST, Exposure
@@ -215,10 +217,17 @@ class Federation:
             upper_bound=answer.upper_bound,
             worst=answer.exposure.silos,
             moved=bool(answer.exposure.leaves and answer.exposure.enters),
+            void="; ".join(self._reasons()) if math.isinf(epsilon) else "",
             per_silo={silo: one.value for silo, one in self.per_silo(EpsilonAt(delta), method).items()},
             assumptions=self.assumptions(),
             heads=self.heads,
         )
+
+    def _reasons(self) -> list[str]:
+        """Why releases without protection were made, each reason once."""
+        mechanisms = (release.mechanism for releases in self.releases().values() for release in releases)
+        reasons = (each.reason for each in mechanisms if isinstance(each, NonPrivate) and each.steps)
+        return list(dict.fromkeys(reason for reason in reasons if reason))
 
     def per_silo(self, question: Question, method: Method = "auto") -> dict[str, Answer]:
         """The answer for an individual in one silo alone, for each silo."""

@@ -26,10 +26,13 @@ ASSUMPTIONS = (
     "Noise is fresh and never shared between silos or rounds.",
 )
 
+ORACLE = "a held-out test set used as an oracle"
+"""Said unless no oracle was used."""
+
 NOT_COVERED = (
     "side channels: timing, crashes, memory",
     "hyper-parameters tuned on private data outside the ledger",
-    "a held-out test set used as an oracle",
+    ORACLE,
     "floating-point noise from a research generator",
 )
 
@@ -57,6 +60,7 @@ class Guarantee:
         worst: the silos of the worst exposure; the worst known one, where the number is an upper bound.
         moved: whether the worst exposure is a move from one silo to another.
         per_silo: each silo's own epsilon at the same delta.
+        void: why there is no guarantee, where someone chose so, such as exact statistics that were released.
         scope: whose view is bounded.
         assumptions: what must hold for the number to be true.
         not_covered: what the number does not speak of.
@@ -72,6 +76,7 @@ class Guarantee:
     worst: tuple[str, ...]
     per_silo: Mapping[str, float]
     moved: bool = False
+    void: str = ""
     scope: str = SCOPE
     assumptions: tuple[str, ...] = ASSUMPTIONS
     not_covered: tuple[str, ...] = NOT_COVERED
@@ -96,6 +101,7 @@ class Guarantee:
             shown = "1" if self.delta >= 1 else _ceil(self.delta, 6)
             why = "" if self.delta >= 1 else " no finite epsilon bounds what was released"
             why = why or " it allows any outcome at all"
+            why += f". The run is not private: {self.void}" if self.void else ""
             return f"There is no guarantee for {what}: at delta = {shown}{why}. {end}"
         factor = _ceil(math.exp(self.epsilon), 3) if self.epsilon < 6.9 else f"e^{_ceil(self.epsilon, 4)}"
         plus = "" if self.delta == 0 else f", plus {_ceil(self.delta, 6)}"
@@ -128,6 +134,7 @@ class Guarantee:
             "upper_bound": self.upper_bound,
             "worst": list(self.worst),
             "moved": self.moved,
+            "void": self.void,
             "per_silo": {silo: number_to_json(epsilon) for silo, epsilon in self.per_silo.items()},
             "scope": self.scope,
             "assumptions": list(self.assumptions),
@@ -154,6 +161,7 @@ class Guarantee:
                 upper_bound=bool(values["upper_bound"]),
                 worst=tuple(cast(Sequence[str], values["worst"])),
                 moved=bool(values["moved"]),
+                void=str(values.get("void", "")),
                 per_silo={silo: float(epsilon) for silo, epsilon in per_silo.items()},
                 scope=str(values["scope"]),
                 assumptions=tuple(cast(Sequence[str], values["assumptions"])),

@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from accounting import Rung
-from scenarios._evaluate import HEADLINE
+from scenarios._evaluate import shown_metric
 from scenarios._plan import Plan
 from scenarios._report import headline, silo_rows
 from scenarios._runner import RunResult
@@ -74,7 +74,7 @@ def _state(now: Progress) -> str:
 def print_result(result: RunResult) -> None:
     """The table of silos, the guarantee and where the files are."""
     _print_warnings(result.plan)
-    metric = HEADLINE[result.scenario.data.task]
+    metric = shown_metric(result.metrics, result.scenario.data.task)
     table = _table("silo", "size", "q", "sigma", "steps", "epsilon", metric)
     for row in silo_rows(result.plan, result.guarantee, result.metrics, metric):
         table.add_row(
@@ -89,6 +89,8 @@ def print_result(result: RunResult) -> None:
     _console.print(table)
     _console.print(headline(result.scenario, result.guarantee, result.metrics), style="bold")
     _console.print(result.guarantee.sentence())
+    if len(result.plan.budget) > 1:
+        _print_budget(result.plan)
     _console.print(f"Written to {result.folder}: {', '.join(sorted(each.name for each in result.folder.iterdir()))}")
 
 
@@ -121,6 +123,10 @@ def print_plan(plan: Plan) -> None:
             f"{part.price.epsilon:.4g}",
         )
     _console.print(table)
+    if plan.epsilon > plan.worst.price.epsilon:
+        _console.print(f"In the worst set of silos that one unit may be in: epsilon = {plan.epsilon:.4g}.")
+    _console.print(f"Sizes: {plan.sizes}.")
+    _print_budget(plan)
     _print_warnings(plan)
 
 
@@ -161,6 +167,14 @@ def _table(*columns: str) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
     return table
+
+
+def _print_budget(plan: Plan) -> None:
+    """What the budget of the silo that pays most is spent on."""
+    table = Table("part", "epsilon", "what it buys", box=None, header_style="bold")
+    for share in plan.budget:
+        table.add_row(share.item, f"{share.epsilon:.4g}", share.buys)
+    _console.print(table)
 
 
 def _print_warnings(plan: Plan) -> None:

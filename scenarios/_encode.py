@@ -72,16 +72,37 @@ def texts(columns: Columns, name: str) -> NDArray[np.str_]:
     return np.array([_text(value) for value in values.tolist()], dtype=np.str_)
 
 
-def encode_features(columns: Columns, features: Mapping[str, Feature]) -> NDArray[np.float32]:
+def encode_features(columns: Columns, features: Mapping[str, Feature], *, blank: bool = False) -> NDArray[np.float32]:
     """Inputs of every record, shape (records, inputs); one lone block of more axes, such as images, keeps its shape.
+
+    Args:
+        columns: of the data.
+        features: the inputs to make of them.
+        blank: make a record that misses a value without a stand-in a blank row, all nan, instead of refusing it. It
+            stays in its shard, since leaving it out would tell that it was there; its gradient is zero.
 
     Raises:
         BadColumn: where a column is absent or holds what its feature does not allow.
     """
-    blocks = [_encode(name, column(columns, name), feature) for name, feature in features.items()]
+    held = {name: column(columns, name) for name in features}
+    gaps = {
+        name: pd.isna(held[name])
+        for name, feature in features.items()
+        if blank and held[name].ndim == 1 and (feature.missing is None or feature.missing is False)
+    }
+    for name, gap in gaps.items():
+        held[name] = np.where(gap, _any_value(features[name]), held[name].astype(object))
+    blocks = [_encode(name, held[name], feature) for name, feature in features.items()]
     if len(blocks) == 1 and blocks[0].ndim > 2:
         return blocks[0]
-    return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
+    inputs = np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
+    for gap in gaps.values():
+        inputs[gap] = np.nan
+    return inputs
+
+
+def _any_value(feature: Feature) -> Scalar:
+    return feature.categories[0] if isinstance(feature, CategoryFeature) else feature.low
 
 
 def _encode(name: str, values: Values, feature: Feature) -> NDArray[np.float32]:

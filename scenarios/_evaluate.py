@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from scenarios._checkpoint import MetricRow
 from scenarios._dataset import Dataset
+from scenarios._noisy_metrics import PREFIX
 from silos import Weights, load_weights
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -23,6 +25,13 @@ Metrics = dict[str, float]
 
 HEADLINE: Mapping[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
 """The metric that a task is judged by; larger is better in each."""
+
+
+def shown_metric(metrics: pd.DataFrame, task: str) -> str:
+    """What a run is shown by: the oracle's headline metric, or the silos' noisy one where there is no oracle."""
+    noisy = PREFIX + HEADLINE[task]
+    known = set(metrics["metric"])
+    return noisy if noisy in known and HEADLINE[task] not in known else HEADLINE[task]
 
 
 class Evaluator:
@@ -40,22 +49,29 @@ class Evaluator:
     def rows(self, round: int, weights: Weights, *, by_silo: bool = False) -> list[MetricRow]:
         """Metrics after a round: of the federation, and of each silo's own held-out records if `by_silo`.
 
-        A dataset with nothing held out has none.
+        A dataset with nothing held out has none; blank rows are left out.
         """
         data = self._dataset
-        if not len(data.test_labels):
+        kept = np.isfinite(data.test_features).reshape(len(data.test_labels), -1).all(axis=1)
+        if not kept.any():
             return []
-        load_weights(self._model, weights)
-        outputs = predict(self._model, data.test_features)
-        groups = {"all": np.ones(len(outputs), dtype=np.bool_)}
+        outputs = self.outputs(weights, data.test_features)
+        groups = {"all": kept}
         if by_silo:
-            groups |= {silo: data.test_silos == silo for silo in data.shards}
+            groups |= {silo: kept & (data.test_silos == silo) for silo in data.shards}
         return [
             MetricRow(round, silo, metric, value)
             for silo, rows in groups.items()
             if rows.any()
             for metric, value in score(data.task, outputs[rows], data.test_labels[rows], scale=data.label_scale).items()
         ]
+
+    def outputs(self, weights: Mapping[str, NDArray[np.generic]], features: NDArray[np.float32]) -> Floats:
+        """The model's outputs on any records, shape (records, outputs)."""
+        load_weights(self._model, weights)
+        if not len(features):
+            return np.empty((0, self._dataset.outputs))
+        return predict(self._model, features)
 
 
 def predict(model: torch.nn.Module, features: NDArray[np.float32], *, batch: int = 4096) -> Floats:

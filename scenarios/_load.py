@@ -21,7 +21,7 @@ Table = dict[str, object]
 _ALTERNATIVES = (
     ("privacy", {"epsilon", "noise_multiplier"}),
     ("training", {"sampling_rate", "expected_batch"}),
-    ("silos", {"column", "partition"}),
+    ("silos", {"column", "partition", "files"}),
 )
 """Keys of which a section takes one: an override of one drops the other from the file."""
 

@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from accounting import Guarantee
-from scenarios._evaluate import HEADLINE
+from scenarios._evaluate import shown_metric
 from scenarios._plan import Plan
 from scenarios._plots import epsilon_by_round, metric_by_round, svg
 from scenarios._spec import Scenario
@@ -60,8 +60,17 @@ pre { overflow-x: auto; background: var(--soft); padding: .75rem; font-size: .85
 <td>{{ "%.4g"|format(row.noise_multiplier) }}</td><td>{{ row.steps }}</td><td>{{ "%.4g"|format(row.epsilon) }}</td>
 <td>{{ row.metric }}</td></tr>
 {% endfor %}</tbody></table></div>
+<h2>What the budget bought</h2>
+<p>Sizes: {{ plan.sizes }}. The prices are each part's own, in the silo that pays most.</p>
+<div class="scroll"><table>
+<thead><tr><th>part</th><th>epsilon</th><th>what it bought</th></tr></thead>
+<tbody>
+{% for share in plan.budget %}<tr><td>{{ share.item }}</td><td>{{ "%.4g"|format(share.epsilon) }}</td>
+<td>{{ share.buys }}</td></tr>
+{% endfor %}</tbody></table></div>
 <h2>How to reproduce</h2>
-<p>Save the scenario below as <code>scenario.toml</code>, then run <code>silodp run scenario.toml</code>.</p>
+<p>Save the scenario below as <code>scenario.toml</code>, then run <code>silodp run scenario.toml</code>.
+The silos were trained by the {{ engine }} engine.</p>
 <pre>{{ scenario_text }}</pre>
 </body>
 </html>
@@ -100,11 +109,12 @@ def silo_rows(plan: Plan, guarantee: Guarantee, metrics: pd.DataFrame, metric: s
 
 def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) -> str:
     """What the run came to, in one line."""
-    metric = HEADLINE[scenario.data.task]
-    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1]
+    metric = shown_metric(metrics, scenario.data.task)
+    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1:]
+    said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
     return (
-        f"After {metrics['round'].max()} rounds over {len(guarantee.per_silo)} silos: {metric} {final:.4f} on "
-        f"held-out records, at epsilon {guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."
+        f"After {scenario.training.rounds} rounds over {len(guarantee.per_silo)} silos: {said}, at epsilon "
+        f"{guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."
     )
 
 
@@ -116,9 +126,10 @@ def render_report(result: "RunResult", prices: pd.DataFrame) -> str:
         prices: rows with columns round, silo, epsilon.
     """
     scenario, plan, guarantee, metrics = result.scenario, result.plan, result.guarantee, result.metrics
-    metric = HEADLINE[scenario.data.task]
+    metric = shown_metric(metrics, scenario.data.task)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(_PAGE).render(
+        engine=result.engine,
         scenario=scenario,
         scenario_text=scenario.to_toml(),
         plan=plan,

@@ -38,6 +38,7 @@ class RunResult:
         guarantee: what it gave away, from the ledger.
         metrics: tidy rows with columns round, silo, metric, value; silo ``all`` is the federation.
         failures: tidy rows with columns round, silo, reason.
+        engine: what trained the silos.
         model: the final weights by name.
         folder: where the files are.
     """
@@ -47,6 +48,7 @@ class RunResult:
     guarantee: Guarantee
     metrics: pd.DataFrame
     failures: pd.DataFrame
+    engine: str
     model: Weights
     folder: Path
 
@@ -86,6 +88,7 @@ def run(
         for after in simulation.rounds(ledger, state, progress or (lambda _: None)):
             save_checkpoint(folder / CHECKPOINT, after)
             state = after
+        state = simulation.finish(ledger, state)
         guarantee = price_run(scenario, ledger)
         prices = epsilons_by_round(scenario, max(1, state.round), executed(ledger))
     result = RunResult(
@@ -94,6 +97,7 @@ def run(
         guarantee=guarantee,
         metrics=pd.DataFrame(state.metrics, columns=["round", "silo", "metric", "value"]),
         failures=pd.DataFrame(state.failures, columns=["round", "silo", "reason"]),
+        engine=simulation.engine,
         model=state.model,
         folder=folder,
     )

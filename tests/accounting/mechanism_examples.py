@@ -88,6 +88,7 @@ WEAKER: dict[str, Change] = {
 UNORDERED = {
     "relation": "a claim's own relation, not a number",
     "item": "a name",
+    "reason": "words for the sentence",
     "by_individual": "decides what is covered, not the price",
     "replace_sensitivity": "may be None; covered by sensitivity",
     "categories": "more answers reveal more by truth and less by chance",

@@ -1,0 +1,145 @@
+"""What a scenario asks of silos beside training, at which price, and what that buys.
+
+| item              | asked                | price                                      | for               |
+|-------------------|----------------------|--------------------------------------------|-------------------|
+| `size`            | before round 1       | `privacy.size_epsilon`                     | q, divisor, weight |
+| `moments`         | before round 1       | `data.standardise_epsilon`                 | standard inputs   |
+| `outcomes`, `loss` | after the last round | 3/4 and 1/4 of `evaluation.metric_epsilon` | silos' own metrics |
+| `errors`          | after the last round | `evaluation.metric_epsilon`                | the same          |
+
+Where noisy counts choose the sampling rate, the run's training is charged as one `Allowance`; see `accounting`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from accounting import Allowance, Mechanism, NonPrivate, SampledGaussian
+from scenarios._price import membership_of
+from scenarios._spec import Scenario
+from silos import Errors, Loss, Moments, Outcomes, Size, Statistic
+from silos._silo import ITEM
+
+ALLOWANCE = "allowance"
+"""The ledger's item for what training may cost in all."""
+
+_SLACK = 1e-3
+"""Part of delta that an allowance leaves to the rounding of what it is composed with."""
+
+_MARGIN = 1e-4
+"""Part of epsilon left for the same."""
+
+_ORACLE = "inputs were standardised by exact means and variances of private records (data.standardise = oracle)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One release beside training.
+
+    Attributes:
+        item: its name in the ledger.
+        round: 0 before round 1, else the last round.
+        mechanism: its law.
+        statistic: what the silo is asked; None where it is asked nothing, as for an oracle.
+    """
+
+    item: str
+    round: int
+    mechanism: Mechanism
+    statistic: Statistic | None = None
+
+    @property
+    def epsilon(self) -> float:
+        """Its own price, at delta 0."""
+        return self.statistic.epsilon if self.statistic is not None else math.inf
+
+
+def asked_of_silos(scenario: Scenario, *, inputs: int = 1, outputs: int = 1) -> tuple[Asked, ...]:
+    """Every release of a silo beside training; equal for all silos.
+
+    Args:
+        scenario: the scenario.
+        inputs: number of inputs of a record.
+        outputs: outputs of the model.
+    """
+    relation, records = scenario.privacy.relation, scenario.data.records_per_individual
+    before: list[Statistic] = []
+    if (price := scenario.privacy.size_epsilon) is not None:
+        before.append(Size(epsilon=price, relation=relation, records=records))
+    if (price := scenario.data.standardise_epsilon) is not None:
+        before.append(Moments(epsilon=price, relation=relation, records=records, inputs=inputs))
+    after: list[Statistic] = []
+    if (price := scenario.evaluation.metric_epsilon) is not None and scenario.data.task == "regression":
+        after.append(Errors(epsilon=price, relation=relation, records=records))
+    elif price is not None:
+        after.append(Outcomes(epsilon=0.75 * price, relation=relation, records=records, classes=max(2, outputs)))
+        after.append(Loss(epsilon=0.25 * price, relation=relation, records=records))
+    found = [Asked(item=one.item, round=0, mechanism=one.mechanism(), statistic=one) for one in before]
+    if scenario.data.standardise == "oracle":
+        found.append(Asked(item="moments", round=0, mechanism=NonPrivate(reason=_ORACLE)))
+    last = scenario.training.rounds
+    found += [Asked(item=one.item, round=last, mechanism=one.mechanism(), statistic=one) for one in after]
+    return tuple(found)
+
+
+def allowance_of(scenario: Scenario, silo: str, silos: int) -> Allowance | None:
+    """What training may cost, where noisy counts choose its law; None where its law is fixed in advance.
+
+    Raises:
+        ScenarioError: where the target leaves nothing for training, or there is none.
+    """
+    if scenario.privacy.size_epsilon is None or scenario.training.expected_batch is None:
+        return None
+    target = scenario.privacy.epsilon_for(silo)
+    if target is None or scenario.privacy.budget_for(silo) is not None:
+        key = "privacy.noise_multiplier" if target is None else "privacy.budget"
+        raise scenario.error(
+            key,
+            "does not go with privacy.size_epsilon and training.expected_batch: the sampling rate follows from a noisy "
+            "count, so that only an epsilon to calibrate to after it has a price. Give training.sampling_rate instead",
+        )
+    if math.isinf(target):
+        return None
+    return Allowance(
+        item=ITEM,
+        epsilon=left_for_training(scenario, silo) - _MARGIN * target,
+        delta=(1 - _SLACK) * scenario.privacy.delta / membership_of(scenario).cap(silos),
+        relation=scenario.privacy.relation,
+        records=scenario.data.records_per_individual,
+    )
+
+
+def left_for_training(scenario: Scenario, silo: str) -> float:
+    """The silo's target epsilon, less what all else costs at delta 0.
+
+    Raises:
+        ScenarioError: where nothing is left.
+    """
+    target = scenario.privacy.epsilon_for(silo) or math.inf
+    spent = sum(one.epsilon for one in asked_of_silos(scenario) if one.statistic is not None)
+    if spent >= target:
+        raise scenario.error(
+            "privacy.epsilon", f"= {target:g} leaves nothing for training: sizes, moments and metrics cost {spent:g}"
+        )
+    return target - spent
+
+
+def bought(asked: Asked) -> str:
+    """What one release buys, in words."""
+    one = asked.statistic
+    if one is None:
+        return "exact means and variances; no guarantee is left"
+    within = f"within {3 * one.scale:.3g} in 19 of 20 cases"
+    return {
+        "size": f"each silo's number of training records, {within}",
+        "moments": f"means and variances of the inputs; each silo's sums {within}",
+        "outcomes": f"accuracy, confusion matrix and AUC on the silos' held-out records; each cell {within}",
+        "loss": f"mean loss on the silos' held-out records; each silo's sum {within}",
+        "errors": f"errors on the silos' held-out records; each silo's sums {within}",
+    }[asked.item]
+
+
+def training_bought(law: SampledGaussian | Mechanism, steps: int) -> str:
+    """What training buys, in words."""
+    values: Mapping[str, object] = law.to_json()
+    return f"{steps} steps at q = {values['sampling_rate']:.4g}, sigma = {values['noise_multiplier']:.4g}"

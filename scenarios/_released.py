@@ -1,0 +1,112 @@
+"""What silos release beside training: the question before round 1 and after the last, the same at plan and at run time.
+
+A plan needs the noisy counts before the run has asked for them. Since all noise of a simulation is drawn from its key,
+the counts of the plan are those that the run's silos will release, and the run checks that they did.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Ledger
+from scenarios._asked import ALLOWANCE, Asked, asked_of_silos
+from scenarios._dataset import Dataset
+from scenarios._errors import RunError
+from scenarios._plan import Plan
+from scenarios._run_key import run_key
+from scenarios._spec import Scenario
+from server import InProcessGrid, ask_silos
+from silos import Streams, Weights
+
+_NOTHING = np.empty((0, 1))
+
+
+def foreseen(scenario: Scenario, dataset: Dataset, item: str) -> dict[str, NDArray[np.generic]]:
+    """What each silo will release as an item before round 1, by silo; empty where it is not asked.
+
+    Args:
+        scenario, dataset: of the run; the dataset as it was read.
+        item: ``size`` or ``moments``.
+    """
+    streams = Streams(run_key(scenario, dataset))
+    inputs = int(np.prod(dataset.input_shape))
+    return {
+        name: one.statistic.released(shard, _NOTHING, streams.generator(name, 0, one.statistic.item))[item]
+        for one in asked_of_silos(scenario, inputs=inputs, outputs=dataset.outputs)
+        if one.item == item and one.statistic is not None
+        for name, shard in dataset.shards.items()
+    }
+
+
+def declare(scenario: Scenario, plan: Plan, ledger: Ledger, run: str) -> None:
+    """Declare everything beside training, and charge what is paid for in advance."""
+    for part in plan.silos:
+        for one in part.asked:
+            ledger.declare(part.silo, run, 1, one.mechanism, item=one.item)
+        if part.allowance is not None:
+            ledger.declare(part.silo, run, 1, part.allowance, item=ALLOWANCE)
+    for part in plan.silos:
+        paid = [(one.item, one.mechanism) for one in part.asked if one.statistic is None]
+        paid += [(ALLOWANCE, part.allowance)] if part.allowance is not None else []
+        for item, mechanism in paid:
+            ledger.charge(
+                silo=part.silo, run=run, round=0, attempt=0, item=item, mechanism=mechanism, request=scenario.name
+            )
+
+
+def ask(
+    grid: InProcessGrid, silos: Mapping[int, str], ledger: Ledger, asked: Asked, weights: Weights | None = None
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+    """Ask every silo for one statistic; see `server.ask_silos`."""
+    if asked.statistic is None:
+        return {}, {}
+    return ask_silos(
+        grid=grid,
+        silos=silos,
+        statistics=dict.fromkeys(silos.values(), asked.statistic),
+        round=asked.round,
+        weights=weights,
+        ledger=ledger,
+    )
+
+
+def ask_before(
+    scenario: Scenario, dataset: Dataset, grid: InProcessGrid, silos: Mapping[int, str], ledger: Ledger
+) -> None:
+    """Ask what the plan was made from, and see that it was.
+
+    Raises:
+        RunError: for a silo that does not answer, or answers otherwise.
+    """
+    for one in _asked(scenario, dataset, 0):
+        answers, failures = ask(grid, silos, ledger, one)
+        expected = foreseen(scenario, dataset, one.item)
+        for silo in silos.values():
+            if silo in failures or not np.array_equal(answers[silo], expected[silo]):
+                reason = failures.get(silo, "the answer is not what the plan was made from")
+                raise RunError(f"Silo {silo!r} did not release its {one.item!r}: {reason}.")
+
+
+def ask_after(
+    scenario: Scenario,
+    dataset: Dataset,
+    grid: InProcessGrid,
+    silos: Mapping[int, str],
+    ledger: Ledger,
+    weights: Weights,
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """What the silos say of the last model, by silo and item; a silo that does not answer is left out."""
+    found: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for one in _asked(scenario, dataset, scenario.training.rounds):
+        answers, _ = ask(grid, silos, ledger, one, weights)
+        for silo, sums in answers.items():
+            found.setdefault(silo, {})[one.item] = sums.astype(np.float64)
+    return found
+
+
+def _asked(scenario: Scenario, dataset: Dataset, round: int) -> Iterator[Asked]:
+    inputs = int(np.prod(dataset.input_shape))
+    for one in asked_of_silos(scenario, inputs=inputs, outputs=dataset.outputs):
+        if one.round == round and one.statistic is not None:
+            yield one
