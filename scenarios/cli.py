@@ -5,11 +5,15 @@ heavy is imported inside the commands, so that help answers at once.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+# Before numpy is loaded: its thread pools slow the small arrays of accounting down, by up to twenty times.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 app = typer.Typer(
     name="silodp",

@@ -1,6 +1,9 @@
 """What every test needs: a small real-looking table of two kinds of silos, and a scenario over it."""
 
+import os
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the command line does, before numpy is loaded
 
 import numpy as np
 import pandas as pd
