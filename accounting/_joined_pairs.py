@@ -99,18 +99,30 @@ class Half:
         return float(log_sum(log_excess(np.array(tilt), losses) + log_density, weights))
 
     def _nodes(self, tilt: float) -> tuple[Array, Array]:
-        """Gauss-Legendre panels over windows about every place where an integrand of order tilt + 1 may have mass."""
-        panel, reach = min(self.sigma, 2 * self.sigma**2 / self.u), _REACH * self.sigma
+        """Gauss-Legendre panels about every place where an integrand of order tilt + 1 may have mass.
+
+        Away from where two components of a mixture cross, the integrand is a Gaussian of width sigma; about a crossing
+        it turns within sigma^2.
+        """
+        coarse, fine = self.sigma / 2, min(self.sigma / 2, 2 * self.sigma**2 / self.u)
         order = tilt + 1
-        spots = [0.0, self.start, self.u, self.v, order * self.u, order * self.u - tilt * self.v]
+        peaks = [0.0, self.start, self.u, self.v, order * self.u, order * self.u - tilt * self.v]
+        crossings = [self.start]
         if 0 < self.rate < 1:
             odds = math.log1p(-self.rate) - math.log(self.rate)
-            spots += [mean / 2 + self.sigma**2 * odds / mean for mean in (self.u, self.v) if mean > 0]
-        half = math.ceil(reach / panel)
-        near = np.rint((np.array(spots) - self.start) / panel)[:, None] + np.arange(-half, half + 1)
-        indices = np.unique(near[near >= 0])
-        x = self.start + panel * (indices[:, None] + (1 + _NODES) / 2)
-        return x.ravel(), np.tile(_WEIGHTS * panel / 2, indices.size)
+            crossings += [mean / 2 + self.sigma**2 * odds / mean for mean in (self.u, self.v) if mean > 0]
+        reach = math.ceil(_REACH * self.sigma / coarse)
+        places = np.concatenate(
+            [
+                np.add.outer(peaks + crossings, coarse * np.arange(-reach, reach + 1)).ravel(),
+                np.add.outer(crossings, fine * np.arange(-20, 21)).ravel(),
+            ]
+        )
+        ends = np.unique(places[places >= self.start])
+        widths = np.diff(ends)
+        inside = (widths > 0) & (widths <= coarse * 1.001)
+        low, width = ends[:-1][inside, None], widths[inside, None]
+        return (low + width * (1 + _NODES) / 2).ravel(), (width * _WEIGHTS / 2).ravel()
 
 
 @dataclass(frozen=True, kw_only=True)
