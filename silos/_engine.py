@@ -124,7 +124,8 @@ class OpacusEngine:
             momentum=schedule.momentum,
         )
         try:
-            with quiet_torch():
+            # Mixed precision around the call would round the noise, and round clipped gradients up.
+            with quiet_torch(), torch.autocast(self._device.type, enabled=False):
                 features, labels = torch.from_numpy(shard.features), torch.from_numpy(shard.labels)
                 draw = sample_individuals if schedule.by_individual else sample_records
                 for _ in range(schedule.steps):

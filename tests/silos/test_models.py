@@ -263,3 +263,61 @@ def test_loading_weights_is_the_inverse_of_reading_them() -> None:
     assert all(np.array_equal(array, weights_of(target)[name]) for name, array in weights_of(source).items())
     with pytest.raises(InvalidValue, match="missing or unknown"):
         load_weights(target, {})
+
+
+class HalfPrecision(nn.Module):
+    """Computes in bfloat16, whatever is around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(WIDTH, 8)
+        self.output = nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.output(torch.tanh(self.inner(x))).float()
+
+
+def test_a_record_keeps_within_the_clip_norm_in_mixed_precision(
+    make_schedule: Callable[..., Schedule], streams: Streams
+) -> None:
+    # Norms taken in bfloat16 would be wrong by 1/256, which is ten thousand times what is allowed here.
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(9, WIDTH)).astype(np.float32) * np.logspace(0, 3, 9, dtype=np.float32)[:, None]
+    engine = OpacusEngine(HalfPrecision(), task="multiclass", input_shape=(WIDTH,), outputs=2)
+    start = {name: generator.normal(size=shape).astype(np.float32) for name, shape in engine.layout.items()}
+    schedule = make_schedule(
+        steps=1, sampling_rate=1.0, momentum=0.0, learning_rate=1.0, expected_batch=1.0, noise_multiplier=0.0
+    )
+
+    def total(rows: np.ndarray) -> np.ndarray:
+        shard = Shard(
+            name="north",
+            features=features[rows],
+            labels=np.zeros(len(rows), dtype=np.int64),
+            individuals=rows.astype(np.str_),
+        )
+        sampling, noise = (streams.generator("north", 1, purpose) for purpose in ("sampling", "noise"))
+        after, _ = engine.train(start, shard, schedule, sampling, noise)
+        return np.concatenate([(after[name] - start[name]).ravel() for name in start]).astype(np.float64)
+
+    whole = total(np.arange(9))
+    moves = [np.linalg.norm(whole - total(np.delete(np.arange(9), row))) for row in range(9)]
+    assert max(moves) <= schedule.clip_norm * (1 + 1e-5)
+    assert max(moves) >= schedule.clip_norm * (1 - 1e-5)
+
+
+def test_mixed_precision_around_a_run_changes_nothing(
+    make_schedule: Callable[..., Schedule], make_shard: Callable[..., Shard], streams: Streams
+) -> None:
+    model = build_model("mlp", input_shape=(5,), outputs=3, hidden=(4,), seed=1)
+    engine = OpacusEngine(model, task="multiclass", input_shape=(5,), outputs=3)
+
+    def trained() -> bytes:
+        sampling, noise = (streams.generator("north", 1, purpose) for purpose in ("sampling", "noise"))
+        after, _ = engine.train(weights_of(model), make_shard(), make_schedule(), sampling, noise)
+        return b"".join(array.tobytes() for array in after.values())
+
+    plain = trained()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert trained() == plain
