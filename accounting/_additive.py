@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from accounting._bounded import BoundedPair, SampledBoundedPair
+from accounting._bounded import FAINTEST_LOSS, BoundedPair, SampledBoundedPair
 from accounting._errors import Unsupported
 from accounting._gaussian import RAREST
 from accounting._integer_gaussian import IntegerGaussianPair
@@ -186,7 +186,9 @@ def _move(relation: Relation, sensitivity: float, replace_sensitivity: float | N
 def _laplace_pair(move: float, scale: float) -> Pair:
     if move == 0:
         return IDENTICAL
-    return EXPOSED if scale == 0 or math.isinf(move / scale) else BoundedPair(limit=move / scale, atom=0.5)
+    if scale == 0 or math.isinf(move / scale):
+        return EXPOSED
+    return BoundedPair(limit=max(move / scale, FAINTEST_LOSS), atom=0.5)
 
 
 def _geometric_pair(move: int, rate: float) -> DiscretePair:

@@ -9,6 +9,11 @@ import numpy as np
 
 from accounting._pairs import Array, LossMasses, Pair, log_excess, log_sum
 
+FAINTEST_LOSS = 1e-20
+"""Limits between 0 and this one are priced at it, an upper bound."""
+
+_WIDEST_LOSS = 1000.0
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -38,11 +43,15 @@ class BoundedPair(Pair):
     @property
     def _inside(self) -> float:
         """Scale of the continuous part: P-mass inside is this times (1 - e^-limit)."""
-        return (1.0 - self.atom * (1.0 + math.exp(-self.limit))) / -math.expm1(-self.limit)
+        return self.atom + (1.0 - 2.0 * self.atom) / -math.expm1(-self.limit)
 
     @property
     def greatest_loss(self) -> float:
         return self.limit
+
+    @property
+    def suits_pld(self) -> bool:
+        return self.limit <= _WIDEST_LOSS
 
     def loss_range(self, tail: float) -> tuple[float, float]:  # noqa: ARG002
         return -self.limit, self.limit
@@ -121,6 +130,10 @@ class SampledBoundedPair(Pair):
     @property
     def greatest_loss(self) -> float:
         return self.loss_range(0.0)[1]
+
+    @property
+    def suits_pld(self) -> bool:
+        return self.base.suits_pld
 
     def loss_range(self, tail: float) -> tuple[float, float]:  # noqa: ARG002
         low, high = (float(end) for end in self._loss(np.array([-self.base.limit, self.base.limit])))

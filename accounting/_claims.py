@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._bounded import BoundedPair
+from accounting._bounded import FAINTEST_LOSS, BoundedPair
 from accounting._errors import InvalidValue, Unsupported
 from accounting._mechanism import Mechanism
 from accounting._pairs import IDENTICAL, DiscretePair, Pair
@@ -147,19 +147,22 @@ class Exponential(Claim):
         check_in_range(low=0, high=math.inf, high_open=True, epsilon=self.epsilon)
 
     def pairs(self, relation: Relation) -> Directions[Pair]:
-        width = self.group(relation) * self.epsilon
+        width = self._width(relation)
         # A range [t - width, t] has profile p_t - e^x q_t, at most (1 - e^((x-width)/2))^2 / (1 - e^-width) over all t.
         pair = BoundedPair(limit=width, atom=0.0) if width > 0 else IDENTICAL
         return Directions(remove=pair, add=pair)
 
     def renyi(self, relation: Relation, orders: NDArray[np.float64]) -> Directions[NDArray[np.float64]]:
-        width = self.group(relation) * self.epsilon
+        width = self._width(relation)
         if width == 0:
             return Directions(remove=np.zeros_like(orders), add=np.zeros_like(orders))
         whole, part = -np.expm1(-orders * width), -np.expm1(-(orders - 1) * width)
         top = np.log1p(-1 / orders) + np.log(whole) + width - np.log(part)
         values = np.maximum(top + np.log(whole / orders / -math.expm1(-width)) / (orders - 1), 0.0)
         return Directions(remove=values, add=values)
+
+    def _width(self, relation: Relation) -> float:
+        return self.group(relation) * max(self.epsilon, FAINTEST_LOSS) if self.epsilon > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
