@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::accounting._rdp.OrderGridWarnin
 
 RELATIONS = list(Relation)
 DELTA = 1e-6
-MANY = {"max_examples": 25, "deadline": None}
+MANY = {"max_examples": 20, "deadline": None, "derandomize": True}
 
 PRICED = [
     pytest.param(mechanism, relation, method, id=f"{mechanism.name}-{index}-{relation}-{method}")

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
@@ -276,6 +277,48 @@ def test_fixed_batches_dominate_gradients_in_the_plane() -> None:
             for at in EPSILONS:
                 assert hockey_stick(p, q, at, cell) <= pairs.remove.profile(at) + 3e-5
                 assert hockey_stick(q, p, at, cell) <= pairs.add.profile(at) + 3e-5
+
+
+@pytest.mark.parametrize(("batch", "sigma"), [(3, 0.8), (1, 3.0)])
+def test_fixed_batch_divergence_is_its_integral_in_extended_precision(batch: int, sigma: float) -> None:
+    """E_Q[r^a - 1 - a (r - 1)] over outputs, the positive losses of removal and the mirrored ones of addition."""
+    rate = mpmath.mpf(batch) / 10
+    pair = FixedBatchGaussian(batch_size=batch, shard_size=10, noise_multiplier=sigma).pairs(ZERO).remove
+
+    def half(u: int, v: int, order: float, swapped: bool) -> mpmath.mpf:
+        def integrand(x: mpmath.mpf) -> mpmath.mpf:
+            p, q = ((1 - rate) * mpmath.npdf(x, 0, sigma) + rate * mpmath.npdf(x, mean, sigma) for mean in (u, v))
+            p, q = (q, p) if swapped else (p, q)
+            return q * ((p / q) ** order - 1 - order * (p / q - 1))
+
+        start, peaks = mpmath.mpf(u + v) / 2, (0, u, v, order * u - (order - 1) * v, order * u)
+        spots = {peak + k * mpmath.mpf(sigma) for peak in peaks for k in range(-12, 13, 4)}
+        return mpmath.quad(integrand, [start, *sorted(spot for spot in spots if spot > start)])
+
+    with mpmath.workdps(20):
+        for order in (1.25, 7.0):
+            total = half(2, 1, order, swapped=False) + half(1, 0, order, swapped=True)
+            expected = float(mpmath.log1p(total) / (order - 1))
+            assert pair.renyi(np.array([order]))[0] == pytest.approx(expected, rel=1e-10)
+
+
+def test_sampled_laplace_divergence_is_its_integral_in_extended_precision() -> None:
+    pairs = SampledLaplace(sampling_rate=0.1, scale=0.2).pairs(ADD)
+
+    def laplace(x: mpmath.mpf, centre: int) -> mpmath.mpf:
+        return mpmath.exp(-abs(x - centre) * 5) * mpmath.mpf(5) / 2
+
+    with mpmath.workdps(20):
+        for order in (1.25, 60.0):
+            for pair, (a, b) in zip(pairs, ((order, 1 - order), (1 - order, order)), strict=True):
+                total = mpmath.quad(
+                    lambda x, a=a, b=b: (
+                        (mpmath.mpf("0.9") * laplace(x, 0) + laplace(x, 1) / 10) ** a * laplace(x, 0) ** b
+                    ),
+                    [-30, -5, *(mpmath.mpf(k) / 8 for k in range(9)), 6, 30],
+                )
+                expected = float(mpmath.log(total) / (order - 1))
+                assert pair.renyi(np.array([order]))[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_full_batch_is_the_plain_gaussian() -> None:
