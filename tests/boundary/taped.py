@@ -16,6 +16,7 @@ import torch
 from flwr.app import ArrayRecord, Message
 from numpy.typing import NDArray
 
+import scenarios._released
 import scenarios._runner
 import scenarios._simulation
 import silos._fleet_section
@@ -65,7 +66,8 @@ def taped_run(scenario: Scenario, dataset: Dataset, out: Path) -> Seen:
     seen = Seen()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scenarios._runner, "prepare", lambda _: dataset)
-        patch.setattr(scenarios._simulation, "run_key", lambda *_: b"one key for all of the runs here")
+        for module in (scenarios._simulation, scenarios._released):
+            patch.setattr(module, "run_key", lambda *_: b"one key for all of the runs here")
         patch.setattr(scenarios._runner, "render_report", lambda *_: "")
         patch.setattr(Shard, "fingerprint", lambda *_: "secret")
         coupled = _coupled(silos._sample.poisson_sample)
@@ -84,6 +86,23 @@ def taped_run(scenario: Scenario, dataset: Dataset, out: Path) -> Seen:
 def without_last(dataset: Dataset, silo: str) -> Dataset:
     """The neighbour of a dataset in which a silo's last record is gone."""
     return _changed(dataset, silo, lambda shard: _rows(shard, np.arange(len(shard) - 1)))
+
+
+def without_last_individual(dataset: Dataset, silo: str) -> Dataset:
+    """The neighbour of a dataset in which the individual whose id comes last is gone from a silo, with all records."""
+    return _changed(
+        dataset, silo, lambda shard: _rows(shard, np.flatnonzero(shard.owners < shard.individual_count - 1))
+    )
+
+
+def without_last_held_out(dataset: Dataset) -> Dataset:
+    """The neighbour of a dataset in which the last held-out record is gone."""
+    return replace(
+        dataset,
+        test_features=dataset.test_features[:-1],
+        test_labels=dataset.test_labels[:-1],
+        test_silos=dataset.test_silos[:-1],
+    )
 
 
 def halved(dataset: Dataset) -> Dataset:
@@ -212,15 +231,13 @@ def _tape_fleets(patch: pytest.MonkeyPatch, seen: Seen) -> None:
 
 
 def _tape_statistics(patch: pytest.MonkeyPatch, seen: Seen) -> None:
-    tape = np.random.default_rng(30)
-
     def released(
         self: Statistic, shard: Shard, outputs: NDArray[np.float64], generator: np.random.Generator
     ) -> Weights:
-        del generator
         sums = self.sums(shard, outputs)
-        seen.counts.append((np.asarray(sums, dtype=np.float64), self.moved))
-        return {self.item: (50 + 10 * tape.random(sums.shape)).astype(sums.dtype)}
+        moved = self.moved if self.item != "size" else float(self.records)
+        seen.counts.append((np.asarray(sums, dtype=np.float64), moved))
+        return {self.item: (50 + 10 * generator.random(sums.shape)).astype(sums.dtype)}
 
     patch.setattr(Statistic, "released", released)
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from boundary_checks import check_non_interference, check_sums_move_within_sensitivity
-from taped import blanked, cut, halved, taped_run, with_blank_last, without_last
+from taped import (
+    blanked,
+    cut,
+    halved,
+    taped_run,
+    with_blank_last,
+    without_last,
+    without_last_held_out,
+    without_last_individual,
+)
 
 from accounting import Relation
 from scenarios import Scenario, load, names
@@ -62,3 +71,41 @@ def test_every_byte_that_leaves_is_the_same_for_neighbouring_and_for_far_shards(
     check_non_interference(seen[0], seen[1])
     check_non_interference(seen[0], seen[2])
     check_sums_move_within_sensitivity(seen[0], seen[1])
+
+
+PRIVATE = [
+    "privacy.relation=add-or-remove-one",
+    "privacy.noise_multiplier=1.5",
+    "training.rounds=2",
+    "privacy.size_epsilon=0.5",
+    "data.standardise=dp",
+    "data.standardise_epsilon=0.5",
+    "evaluation.silo_metrics=true",
+    "evaluation.metric_epsilon=1.0",
+    "evaluation.oracle=false",
+]
+
+
+@pytest.mark.parametrize("individuals", [False, True])
+def test_sizes_moments_and_metrics_leave_as_priced_counts_alone(
+    scenario_file: Path, tmp_path: Path, individuals: bool
+) -> None:
+    if individuals:
+        unit = ["training.sampling=individuals", "silos.declared_size=90"]
+        scenario = load(scenario_file, [*(one for one in PRIVATE if "size_epsilon" not in one), *unit])
+    else:
+        scenario = load(scenario_file, PRIVATE)
+    dataset = prepare(scenario)
+    # Coins are dealt in the order of records, or of ids; without the last, the others keep theirs.
+    neighbour = (without_last_individual if individuals else without_last)(dataset, "south")
+    others = [neighbour, without_last_held_out(dataset), halved(dataset)]
+    seen = [taped_run(scenario, data, tmp_path / str(place)) for place, data in enumerate((dataset, *others))]
+    for near in seen[1:3]:
+        check_sums_move_within_sensitivity(seen[0], near)
+    assert seen[0].left() == seen[2].left()
+    for other in (seen[1], seen[3]):
+        check_non_interference(seen[0], other)
+    counts = [
+        sum(not np.array_equal(a, b) for (a, _), (b, _) in zip(seen[0].counts, one.counts, strict=True)) for one in seen
+    ]
+    assert min(counts[1:]) > 0
