@@ -8,20 +8,27 @@
 | `errors`          | after the last round | `evaluation.metric_epsilon`                | the same          |
 
 Where noisy counts choose the sampling rate, the run's training is charged as one `Allowance`; see `accounting`.
+
+Who is held out is decided by a keyed hash of the id and nothing else, so a silo's held-out individuals are disjoint
+from those it trains on, as two silos are: the records held out pay for metrics, the others for the rest, each from a
+chain of their own. Under replace-one, where a replaced individual may change sides, one chain pays for both.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from accounting import Allowance, Mechanism, NonPrivate, SampledGaussian
-from scenarios._price import membership_of
+from accounting import Allowance, Mechanism, NonPrivate, Relation
+from scenarios._price import unit_of
 from scenarios._spec import Scenario
 from silos import Errors, Loss, Moments, Outcomes, Size, Statistic
 from silos._silo import ITEM
 
 ALLOWANCE = "allowance"
 """The ledger's item for what training may cost in all."""
+
+HELD_OUT = "/held-out"
+"""After a silo's name: those of its individuals who are held out."""
 
 _SLACK = 1e-3
 """Part of delta that an allowance leaves to the rounding of what it is composed with."""
@@ -41,12 +48,14 @@ class Asked:
         round: 0 before round 1, else the last round.
         mechanism: its law.
         statistic: what the silo is asked; None where it is asked nothing, as for an oracle.
+        apart: whether the silo's held-out individuals pay for it, and they alone.
     """
 
     item: str
     round: int
     mechanism: Mechanism
     statistic: Statistic | None = None
+    apart: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -62,7 +71,7 @@ def asked_of_silos(scenario: Scenario, *, inputs: int = 1, outputs: int = 1) -> 
         inputs: number of inputs of a record.
         outputs: outputs of the model.
     """
-    relation, records = scenario.privacy.relation, scenario.data.records_per_individual
+    relation, records = scenario.privacy.relation, unit_of(scenario).records
     before: list[Statistic] = []
     if (price := scenario.privacy.size_epsilon) is not None:
         before.append(Size(epsilon=price, relation=relation, records=records))
@@ -77,13 +86,22 @@ def asked_of_silos(scenario: Scenario, *, inputs: int = 1, outputs: int = 1) -> 
     found = [Asked(item=one.item, round=0, mechanism=one.mechanism(), statistic=one) for one in before]
     if scenario.data.standardise == "oracle":
         found.append(Asked(item="moments", round=0, mechanism=NonPrivate(reason=_ORACLE)))
-    last = scenario.training.rounds
-    found += [Asked(item=one.item, round=last, mechanism=one.mechanism(), statistic=one) for one in after]
+    last, apart = scenario.training.rounds, relation is not Relation.REPLACE_ONE
+    found += [Asked(item=one.item, round=last, mechanism=one.mechanism(), statistic=one, apart=apart) for one in after]
     return tuple(found)
 
 
-def allowance_of(scenario: Scenario, silo: str, silos: int) -> Allowance | None:
-    """What training may cost, where noisy counts choose its law; None where its law is fixed in advance.
+def held_out_chain(scenario: Scenario, silo: str) -> str:
+    """The chain of the ledger that pays for what is released of a silo's held-out records."""
+    return silo if scenario.privacy.relation is Relation.REPLACE_ONE else silo + HELD_OUT
+
+
+def allowance_of(scenario: Scenario, silo: str, together: int) -> Allowance | None:
+    """What a silo's training may cost, where noisy counts choose its law; None where its law is fixed in advance.
+
+    Args:
+        scenario, silo: whose training.
+        together: how many silos one unit may be in, each of which takes its part of epsilon and delta.
 
     Raises:
         ScenarioError: where the target leaves nothing for training, or there is none.
@@ -102,25 +120,26 @@ def allowance_of(scenario: Scenario, silo: str, silos: int) -> Allowance | None:
         return None
     return Allowance(
         item=ITEM,
-        epsilon=left_for_training(scenario, silo) - _MARGIN * target,
-        delta=(1 - _SLACK) * scenario.privacy.delta / membership_of(scenario).cap(silos),
+        epsilon=left_for_training(scenario, silo, together) / together - _MARGIN * target / together,
+        delta=(1 - _SLACK) * scenario.privacy.delta / together,
         relation=scenario.privacy.relation,
-        records=scenario.data.records_per_individual,
+        records=unit_of(scenario).records,
     )
 
 
-def left_for_training(scenario: Scenario, silo: str) -> float:
-    """The silo's target epsilon, less what all else costs at delta 0.
+def left_for_training(scenario: Scenario, silo: str, together: int) -> float:
+    """The target epsilon, less what all else costs a unit that is in so many silos like this one, at delta 0.
 
     Raises:
-        ScenarioError: where nothing is left.
+        ScenarioError: where nothing is left, or metrics cost those held out more than the target.
     """
     target = scenario.privacy.epsilon_for(silo) or math.inf
-    spent = sum(one.epsilon for one in asked_of_silos(scenario) if one.statistic is not None)
+    asked = [one for one in asked_of_silos(scenario) if one.statistic is not None]
+    spent, apart = (together * math.fsum(one.epsilon for one in asked if one.apart is side) for side in (False, True))
     if spent >= target:
-        raise scenario.error(
-            "privacy.epsilon", f"= {target:g} leaves nothing for training: sizes, moments and metrics cost {spent:g}"
-        )
+        raise scenario.error("privacy.epsilon", f"= {target:g} leaves nothing for training: all else costs {spent:g}")
+    if apart > target:
+        raise scenario.error("evaluation.metric_epsilon", f"costs {apart:g}, above the target epsilon of {target:g}")
     return target - spent
 
 
@@ -139,7 +158,7 @@ def bought(asked: Asked) -> str:
     }[asked.item]
 
 
-def training_bought(law: SampledGaussian | Mechanism, steps: int) -> str:
+def training_bought(law: Mechanism, steps: int) -> str:
     """What training buys, in words."""
     values: Mapping[str, object] = law.to_json()
     return f"{steps} steps at q = {values['sampling_rate']:.4g}, sigma = {values['noise_multiplier']:.4g}"

@@ -16,6 +16,7 @@ from accounting._errors import InvalidValue
 from accounting._relations import Relation
 from scenarios._encode import BadColumn, Labels, encode_features, encode_labels, texts
 from scenarios._explain import nearest
+from scenarios._overlap import capped, spread
 from scenarios._partitions import deal, natural_order, silo_names
 from scenarios._sources import Source, read_source
 from scenarios._spec import Scenario
@@ -67,10 +68,12 @@ def prepare(scenario: Scenario) -> Dataset:
     individuals = _individuals(scenario, source, len(features))
     silos = _silos(scenario, source, labels, individuals)
     order = natural_order(np.unique(silos).tolist())
-    _check_membership(scenario, silos, individuals)
+    held = capped(scenario, individuals, spread(scenario, individuals, silos))
+    _check_membership(scenario, held.silos, individuals[held.rows])
     _check_silo_names(scenario, order)
     held_out = _held_out(scenario, source, individuals)
-    trained = {name: np.flatnonzero((silos == name) & ~held_out) for name in order}
+    kept = held.where(~held_out[held.rows])
+    trained = {name: kept.rows[kept.silos == name] for name in order}
     _check_sizes(scenario, trained)
     shards = {
         name: Shard(name=name, features=features[rows], labels=labels.values[rows], individuals=individuals[rows])
@@ -92,24 +95,40 @@ def prepare(scenario: Scenario) -> Dataset:
 def public_sizes(scenario: Scenario, dataset: Dataset) -> dict[str, int]:
     """The number of training records that each silo's public numbers are computed from, at least 1.
 
-    A declared size, less the share held out, where one is declared; else, where the relation makes them public, the
-    true sizes of the shards.
+    A declared size, less the share held out, where one is declared; noisy counts, where the scenario pays for them;
+    else, where the relation makes them public, the true sizes of the shards.
 
     Raises:
         ScenarioError: where a silo has no declared size, or a size is declared for no silo.
     """
+    if scenario.privacy.size_epsilon is not None:
+        from scenarios._released import foreseen  # needs this module
+
+        return {name: max(1, int(count[0])) for name, count in foreseen(scenario, dataset, "size").items()}
     declared, fraction = scenario.silos.declared_size, scenario.evaluation.test_fraction
     kept = 1.0 if fraction == "source" else 1.0 - fraction
     if declared is None:
         if scenario.privacy.relation is Relation.ADD_OR_REMOVE_ONE:
             raise scenario.error("silos.declared_size", "is required under add-or-remove-one")
-        return {name: len(shard) for name, shard in dataset.shards.items()}
+        by_individual = scenario.training.sampling == "individuals"
+        return {name: shard.individual_count if by_individual else len(shard) for name, shard in dataset.shards.items()}
     if isinstance(declared, int):
         declared = dict.fromkeys(dataset.shards, declared)
     for name in dataset.shards:
         if name not in declared:
             raise scenario.error("silos.declared_size", f"has no size for silo {name!r}")
     return {name: max(1, round(declared[name] * kept)) for name in dataset.shards}
+
+
+def held_out_shard(dataset: Dataset, silo: str, name: str) -> Shard:
+    """A silo's held-out records, as the silo keeps them, under a name."""
+    rows = np.flatnonzero(dataset.test_silos == silo)
+    return Shard(
+        name=name,
+        features=dataset.test_features[rows],
+        labels=dataset.test_labels[rows],
+        individuals=rows.astype(np.str_),
+    )
 
 
 def is_held_out(individual: str, *, seed: int, fraction: float) -> bool:
@@ -127,7 +146,7 @@ def _features(scenario: Scenario, source: Source) -> NDArray[np.float32]:
             "age = { low = 18, high = 90 }",
         )
     try:
-        return encode_features(source.columns, features)
+        return encode_features(source.columns, features, blank=scenario.data.incomplete == "blank")
     except BadColumn as error:
         raise scenario.error(("data", "features", error.column), str(error)) from None
 
@@ -152,6 +171,8 @@ def _individuals(scenario: Scenario, source: Source, records: int) -> NDArray[np
 
 def _silos(scenario: Scenario, source: Source, labels: Labels, individuals: NDArray[np.str_]) -> NDArray[np.str_]:
     """The name of each record's silo."""
+    if source.silos is not None:
+        return source.silos
     if scenario.silos.column is not None:
         with _telling(scenario, "silos.column"):
             return texts(source.columns, scenario.silos.column)
@@ -179,7 +200,7 @@ def _check_membership(scenario: Scenario, silos: NDArray[np.str_], individuals: 
     """Enforce the declared caps: silos of an individual, and records of one in a silo."""
     pairs, records = np.unique(np.stack([individuals, silos]), axis=1, return_counts=True)
     cap = scenario.data.records_per_individual
-    if records.max(initial=0) > cap:
+    if scenario.protects_individuals and records.max(initial=0) > cap:
         individual, silo = pairs[:, records.argmax()].tolist()
         raise scenario.error(
             "data.records_per_individual",

@@ -52,7 +52,7 @@ class Evaluator:
         A dataset with nothing held out has none; blank rows are left out.
         """
         data = self._dataset
-        kept = np.isfinite(data.test_features).reshape(len(data.test_labels), -1).all(axis=1)
+        kept = np.isfinite(data.test_features).all(axis=tuple(range(1, data.test_features.ndim)))
         if not kept.any():
             return []
         outputs = self.outputs(weights, data.test_features)

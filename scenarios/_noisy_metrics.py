@@ -39,32 +39,38 @@ def noisy_metrics(task: str, released: Mapping[str, Sums], *, scale: float = 1.0
     """Metrics by name from noisy sums by item; noise may leave one undefined, which is then left out."""
     metrics: dict[str, float] = {}
     if "outcomes" in released:
-        cells = np.maximum(released["outcomes"], 0.0)
-        metrics |= _binary(cells) if task == "binary" else _multiclass(cells)
-    if "loss" in released and released["loss"][0] >= 1:
-        metrics["loss"] = float(max(0.0, released["loss"][1] / released["loss"][0]))
+        metrics |= _binary(released["outcomes"]) if task == "binary" else _multiclass(released["outcomes"])
+        if "loss" in released and (count := float(released["outcomes"].sum())) >= 1:
+            metrics["loss"] = float(max(0.0, released["loss"][0] / count))
     if "errors" in released and released["errors"][0] >= 1:
         metrics |= _regression(released["errors"], scale)
     return metrics
 
 
 def _binary(cells: Sums) -> dict[str, float]:
-    """From counts by label and bin of the probability; 1/2 is an edge between bins."""
+    """From counts by label and bin of the probability; 1/2 is an edge between bins.
+
+    Cells are added as they are: each is unbiased, and would not be if it were kept from going below zero.
+    """
     half = cells.shape[1] // 2
     (tn, fp), (fn, tp) = ((float(row[:half].sum()), float(row[half:].sum())) for row in cells)
     metrics = {"true-positives": tp, "false-positives": fp, "true-negatives": tn, "false-negatives": fn}
-    negatives, positives = cells[0].sum(), cells[1].sum()
-    if negatives + positives > 0:
-        metrics["accuracy"] = (tp + tn) / float(negatives + positives)
-    if negatives > 0 and positives > 0:
+    negatives, positives = tn + fp, tp + fn
+    if negatives + positives >= 1:
+        metrics["accuracy"] = _share(tp + tn, negatives + positives)
+    if negatives >= 1 and positives >= 1:
         below = np.cumsum(cells[0]) - cells[0] / 2
-        metrics["auc"] = float((cells[1] * below).sum() / (negatives * positives))
+        metrics["auc"] = _share(float((cells[1] * below).sum()), negatives * positives)
     return metrics
 
 
 def _multiclass(cells: Sums) -> dict[str, float]:
     total = float(cells.sum())
-    return {"accuracy": float(np.trace(cells)) / total} if total > 0 else {}
+    return {"accuracy": _share(float(np.trace(cells)), total)} if total >= 1 else {}
+
+
+def _share(part: float, whole: float) -> float:
+    return min(max(part / whole, 0.0), 1.0)
 
 
 def _regression(sums: Sums, scale: float) -> dict[str, float]:

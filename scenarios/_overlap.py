@@ -1,7 +1,7 @@
 """Overlap: individuals who are in several silos, and the caps that make the declared membership true.
 
-A partition deals each individual to one silo. `[silos] overlap` lets a share of individuals be in several: each of their
-silos then holds all of their records. What one individual may be in is declared (`membership`, `max_silos`,
+A partition deals each individual to one silo. `[silos] overlap` lets a share of individuals be in several: each of
+their silos then holds all of their records. What one individual may be in is declared (`membership`, `max_silos`,
 `records_per_individual`) and enforced here, before round 1, by a rule that looks at ids only: never by what happens to
 occur, which is private.
 """
@@ -74,6 +74,7 @@ def capped(scenario: Scenario, individuals: NDArray[np.str_], held: Held) -> Hel
     places = {str(name): np.flatnonzero(held.silos == name) for name in np.unique(held.silos)}
     ids = {name: individuals[held.rows[own]].tolist() for name, own in places.items()}
     kept = np.zeros(len(held.rows), dtype=np.bool_)
-    for name, stays in enforce_cap(ids, key, silos=most, records=scenario.data.records_per_individual).items():
+    records = scenario.data.records_per_individual if scenario.protects_individuals else None
+    for name, stays in enforce_cap(ids, key, silos=most, records=records).items():
         kept[places[name]] = stays
     return held.where(kept)

@@ -1,7 +1,8 @@
 """The plan: every public number of a run, fixed before round 1.
 
 A silo's sampling rate, divisor, steps, noise multiplier and weight follow from the scenario and from public sizes
-alone. Nothing in a plan depends on what a shard holds.
+alone: declared ones, true ones where the relation makes them public, or noisy counts that the silos were charged for.
+Nothing else in a plan depends on what a shard holds.
 """
 
 import math
@@ -12,16 +13,18 @@ from functools import cache
 import pandas as pd
 
 from accounting import (
+    Allowance,
     Federation,
+    Mechanism,
     Price,
     Relation,
     Release,
-    SampledGaussian,
     calibrate_noise_multiplier,
     calibrate_rounds,
     epsilon,
     number_to_json,
 )
+from scenarios._asked import HELD_OUT, Asked, allowance_of, asked_of_silos, bought, left_for_training, training_bought
 from scenarios._price import budget_of, membership_of, shown_rounds, unit_of
 from scenarios._spec import Scenario
 from silos import Schedule
@@ -36,7 +39,9 @@ class SiloPlan:
         size: its public number of records, declared or true by the relation.
         schedule: what each round asks of it.
         rounds: how many rounds it is asked to train.
-        price: what all its rounds cost together, at the scenario's delta.
+        price: what all that it is asked costs together, at the scenario's delta.
+        asked: what it is asked beside training.
+        allowance: what its training may cost, where a noisy count chose the schedule; None where its law is the price.
     """
 
     silo: str
@@ -44,6 +49,20 @@ class SiloPlan:
     schedule: Schedule
     rounds: int
     price: Price
+    asked: tuple[Asked, ...] = ()
+    allowance: Allowance | None = None
+
+    def releases(self, rounds: int) -> list[Release]:
+        """What those it trains on will have paid for after so many rounds."""
+        found = [Release(mechanism=one.mechanism, round=one.round) for one in self.asked if not one.apart]
+        if self.allowance is not None:
+            return [*found, Release(mechanism=self.allowance, round=0)]
+        law = self.schedule.mechanism()
+        return [*found, *(Release(mechanism=law, round=number) for number in range(1, rounds + 1))]
+
+    def apart(self) -> list[Release]:
+        """What its held-out individuals will have paid for."""
+        return [Release(mechanism=one.mechanism, round=one.round) for one in self.asked if one.apart]
 
     @property
     def steps(self) -> int:
@@ -52,12 +71,33 @@ class SiloPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share:
+    """One part of a silo's budget: its item in the ledger, its price alone, and what it buys."""
+
+    item: str
+    epsilon: float
+    buys: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The silos' parts, in the order of the dataset, and what to know before the run."""
+    """The silos' parts, in the order of the dataset, and what to know before the run.
+
+    Attributes:
+        silos: the parts.
+        relation, delta: of the guarantee.
+        epsilon: of the worst set of silos that one unit may be in, if every silo trains in every round.
+        sizes: what the sizes are: ``declared``, ``true`` or ``noisy counts``.
+        budget: what the budget of the silo that pays most is spent on.
+        warnings: what to know before the run.
+    """
 
     silos: tuple[SiloPlan, ...]
     relation: Relation
     delta: float
+    epsilon: float
+    sizes: str
+    budget: tuple[Share, ...]
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
@@ -70,7 +110,9 @@ class Plan:
         return {
             "relation": str(self.relation),
             "delta": self.delta,
-            "epsilon": number_to_json(self.worst.price.epsilon),
+            "epsilon": number_to_json(self.epsilon),
+            "sizes": self.sizes,
+            "budget": [asdict(share) | {"epsilon": number_to_json(share.epsilon)} for share in self.budget],
             "silos": silos,
             "warnings": list(self.warnings),
         }
@@ -93,31 +135,62 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
     """
     total, smallest = sum(sizes.values()), min(sizes, key=sizes.__getitem__)
     batch = scenario.training.expected_batch
-    if batch is not None and batch > sizes[smallest]:
+    if batch is not None and batch > sizes[smallest] and scenario.privacy.size_epsilon is None:
         raise scenario.error(
             "training.expected_batch",
             f"= {batch:g} is more than the {sizes[smallest]} records of the smallest silo, {smallest!r}: its sampling "
             f"rate would be above 1. Use at most {sizes[smallest]}, or give training.sampling_rate",
         )
     parts = tuple(
-        _silo_plan(scenario, silo, replace(_schedule(scenario, silo, size), weight=size / total), size)
+        _silo_plan(
+            scenario,
+            silo,
+            replace(_schedule(scenario, silo, size), weight=size / total),
+            size,
+            allowance_of(scenario, silo, membership_of(scenario).cap(len(sizes))),
+            membership_of(scenario).cap(len(sizes)),
+        )
         for silo, size in sizes.items()
     )
+    parts, price = _together(scenario, parts)
     return Plan(
         silos=parts,
         relation=scenario.privacy.relation,
         delta=scenario.privacy.delta,
+        epsilon=price,
+        sizes=_kind_of_sizes(scenario),
+        budget=_budget(max(parts, key=lambda part: part.price.epsilon), scenario),
         warnings=(*_warnings(scenario, sizes), *_exhausted(scenario, parts)),
     )
 
 
 def planned_federation(scenario: Scenario, plan: Plan, rounds: int) -> Federation:
     """What the run will have released after so many rounds if every silo trains in each."""
-    silos = {
-        part.silo: [Release(mechanism=part.schedule.mechanism(), round=number) for number in range(1, rounds + 1)]
-        for part in plan.silos
-    }
-    return Federation(silos, membership_of(scenario), plan.relation, unit_of(scenario))
+    return _federation(scenario, plan.silos, rounds)
+
+
+def _federation(scenario: Scenario, parts: Sequence[SiloPlan], rounds: int) -> Federation:
+    silos = {part.silo: part.releases(rounds) for part in parts}
+    silos |= {part.silo + HELD_OUT: apart for part in parts if (apart := part.apart())}
+    return Federation(silos, membership_of(scenario), scenario.privacy.relation, unit_of(scenario))
+
+
+def _together(scenario: Scenario, parts: tuple[SiloPlan, ...]) -> tuple[tuple[SiloPlan, ...], float]:
+    """The parts, and the price of the worst set of silos that one unit may be in.
+
+    Each silo was calibrated as if the others of a set were like it. Sets of unlike silos may cost a little more; then
+    all of them get a little more noise.
+    """
+    privacy, rounds = scenario.privacy, scenario.training.rounds
+    if membership_of(scenario).cap(len(parts)) == 1:
+        return parts, max(part.price.epsilon for part in parts)
+    price = _federation(scenario, parts, rounds).epsilon(privacy.delta)
+    calibrated = privacy.epsilon is not None and privacy.epsilon < math.inf and not privacy.silos
+    while calibrated and price > (privacy.epsilon or 0.0) and all(part.allowance is None for part in parts):
+        more = max(1.001, price / (privacy.epsilon or price))
+        parts = tuple(_priced(scenario, _with_noise(part, part.schedule.noise_multiplier * more)) for part in parts)
+        price = _federation(scenario, parts, rounds).epsilon(privacy.delta)
+    return parts, price
 
 
 def methods_by_round(scenario: Scenario, plan: Plan) -> pd.DataFrame:
@@ -139,60 +212,154 @@ def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:
     target = scenario.privacy.epsilon
     if target is None or math.isinf(target):
         return None
+    together = membership_of(scenario).cap(len(plan.silos))
     return min(
-        _affordable(part.schedule.mechanism(), target, plan.delta, plan.relation)
+        _affordable(
+            part.schedule.mechanism(),
+            _fixed_costs(part) if part.allowance is None else (),
+            target if part.allowance is None else part.allowance.epsilon,
+            plan.delta if part.allowance is None else part.allowance.delta,
+            plan.relation,
+            together,
+        )
         for part in plan.silos
         if part.silo not in scenario.privacy.silos
     )
 
 
 @cache
-def _affordable(mechanism: SampledGaussian, target: float, delta: float, relation: Relation) -> int:
-    def releases(rounds: int) -> list[SampledGaussian]:
-        return [mechanism.repeated(rounds * mechanism.steps)]
+def _affordable(
+    law: Mechanism, others: tuple[Mechanism, ...], target: float, delta: float, relation: Relation, together: int
+) -> int:
+    def releases(rounds: int) -> list[Mechanism]:
+        return [*others, law.repeated(rounds * law.steps)] * together
 
     return calibrate_rounds(releases, epsilon=target, delta=delta, relation=relation)
 
 
 def _schedule(scenario: Scenario, silo: str, size: int) -> Schedule:
     training = scenario.training
+    share = 1.0 / (scenario.silos.max_silos or 1) if training.contribution == "shared" else 1.0
     rate = training.sampling_rate or 0.0
     if training.expected_batch is not None:
-        rate = training.expected_batch / size
+        rate = min(1.0, training.expected_batch / size)
     return Schedule(
         sampling_rate=rate,
         steps=training.local_steps,
-        noise_multiplier=scenario.privacy.noise_multiplier_for(silo) or 0.0,
-        clip_norm=training.clip_norm,
+        # Relative to what the silo clips to: the noise is that of the whole clip norm.
+        noise_multiplier=(scenario.privacy.noise_multiplier_for(silo) or 0.0) / share,
+        clip_norm=training.clip_norm * share,
         expected_batch=rate * size,
         learning_rate=training.learning_rate,
         momentum=training.momentum,
+        records=unit_of(scenario).records,
+        by_individual=training.sampling == "individuals",
     )
 
 
-def _silo_plan(scenario: Scenario, silo: str, schedule: Schedule, size: int) -> SiloPlan:
+def _silo_plan(
+    scenario: Scenario, silo: str, schedule: Schedule, size: int, allowance: Allowance | None, together: int
+) -> SiloPlan:
+    """One silo's part, its noise calibrated for a unit that is in so many silos like it."""
     rounds, privacy = scenario.training.rounds, scenario.privacy
-    steps = rounds * schedule.steps
+    part = SiloPlan(
+        silo=silo,
+        size=size,
+        schedule=schedule,
+        rounds=rounds,
+        price=Price(epsilon=math.inf, delta=privacy.delta, method="pld"),
+        asked=asked_of_silos(scenario),
+        allowance=allowance,
+    )
     target = privacy.epsilon_for(silo)
-    if target is not None and target < float("inf"):
-        sigma = _calibrated(schedule.sampling_rate, steps, target, privacy.delta, privacy.relation)
-        schedule = replace(schedule, noise_multiplier=sigma)
-    price = _price(schedule.sampling_rate, schedule.noise_multiplier, steps, privacy.delta, privacy.relation)
-    return SiloPlan(silo=silo, size=size, schedule=schedule, rounds=rounds, price=price)
+    if target is not None and target < math.inf:
+        left_for_training(scenario, silo, together)
+        law = replace(schedule, noise_multiplier=1.0).mechanism().repeated(part.steps)
+        if allowance is not None:
+            sigma = _calibrated(law, (), allowance.epsilon, allowance.delta, privacy.relation, 1)
+        else:
+            sigma = _calibrated(law, _fixed_costs(part), target, privacy.delta, privacy.relation, together)
+        part = _with_noise(part, sigma)
+    return _priced(scenario, part)
+
+
+def _with_noise(part: SiloPlan, sigma: float) -> SiloPlan:
+    return replace(part, schedule=replace(part.schedule, noise_multiplier=sigma))
+
+
+def _priced(scenario: Scenario, part: SiloPlan) -> SiloPlan:
+    """The part with the price of what it is asked, to those it trains on or to those held out, whoever pays more."""
+    training = part.allowance or part.schedule.mechanism().repeated(part.steps)
+    sides = [tuple(one.mechanism for one in part.asked if one.apart is side) for side in (False, True)]
+    prices = [
+        _price(side, scenario.privacy.delta, scenario.privacy.relation) for side in ((*sides[0], training), sides[1])
+    ]
+    return replace(part, price=max(prices, key=lambda price: price.epsilon))
+
+
+def _fixed_costs(part: SiloPlan) -> tuple[Mechanism, ...]:
+    """What a silo releases of those it trains on beside training, as far as noise can pay for it."""
+    return tuple(one.mechanism for one in part.asked if one.statistic is not None and not one.apart)
 
 
 @cache
-def _calibrated(rate: float, steps: int, target: float, delta: float, relation: Relation) -> float:
-    def releases(sigma: float) -> list[SampledGaussian]:
-        return [SampledGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=steps)]
+def _calibrated(
+    law: Mechanism, others: tuple[Mechanism, ...], target: float, delta: float, relation: Relation, together: int
+) -> float:
+    def releases(sigma: float) -> list[Mechanism]:
+        noisy: Mechanism = replace(law, noise_multiplier=sigma)  # pyright: ignore  # every law of a step has this field
+        return [*others, noisy] * together
 
     return calibrate_noise_multiplier(releases, epsilon=target, delta=delta, relation=relation)
 
 
 @cache
-def _price(rate: float, sigma: float, steps: int, delta: float, relation: Relation) -> Price:
-    releases = [SampledGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=steps)]
+def _price(releases: tuple[Mechanism, ...], delta: float, relation: Relation) -> Price:
     return epsilon(releases, delta=delta, relation=relation)
+
+
+def _kind_of_sizes(scenario: Scenario) -> str:
+    if scenario.privacy.size_epsilon is not None:
+        return f"noisy counts (epsilon = {scenario.privacy.size_epsilon:g})"
+    return "true" if scenario.silos.declared_size is None else "declared"
+
+
+def _budget(part: SiloPlan, scenario: Scenario) -> tuple[Share, ...]:
+    """What a silo's budget is spent on; the parts may add to more than the whole, which composes them at one delta."""
+    privacy = scenario.privacy
+    law = part.schedule.mechanism().repeated(part.steps)
+    price = part.allowance.epsilon if part.allowance else _price((law,), privacy.delta, privacy.relation).epsilon
+    training = Share(item="update", epsilon=price, buys=training_bought(law, part.steps))
+    others = (
+        Share(item=one.item + " (held out)" * one.apart, epsilon=one.epsilon, buys=bought(one)) for one in part.asked
+    )
+    return (*others, training)
+
+
+def sampling_compared(plan: Plan) -> str | None:
+    """What sampling individuals and sampling records cost at the plan's rate, and which is cheaper.
+
+    None where no individual may have several records. A sampled individual is clipped as one; sampled records are
+    clipped one by one, so that an individual's may add up.
+    """
+    part = plan.worst
+    if part.schedule.records == 1:
+        return None
+    prices = {
+        name: _price(
+            (replace(part.schedule, by_individual=flag).mechanism().repeated(part.steps),),
+            plan.delta,
+            plan.relation,
+        ).epsilon
+        for name, flag in (("individuals", True), ("records", False))
+    }
+    cheaper = min(prices, key=prices.__getitem__)
+    told = ", ".join(f"{name} {price:.4g}" for name, price in prices.items())
+    return (
+        f"For an individual with at most {part.schedule.records} records, at q = {part.schedule.sampling_rate:.4g} and "
+        f"sigma = {part.schedule.noise_multiplier:.4g}, epsilon by what is sampled: {told}. Sampling {cheaper} is "
+        "cheaper."
+    )
 
 
 def _exhausted(scenario: Scenario, parts: Sequence[SiloPlan]) -> list[str]:

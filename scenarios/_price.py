@@ -1,6 +1,7 @@
 """Prices of a run: the guarantee, and what each silo has spent after each round."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ from accounting import (
     Unknown,
     epsilon,
 )
+from accounting._guarantee import ORACLE
 from scenarios._account import FACTS, FIXED, REACTS, membership_text
 from scenarios._spec import Scenario
 
@@ -33,8 +35,8 @@ def membership_of(scenario: Scenario) -> Membership:
 
 
 def unit_of(scenario: Scenario) -> Unit:
-    """An individual where the scenario names individuals, else a record."""
-    if scenario.data.individual is None:
+    """An individual where the scenario names individuals and does not say otherwise, else a record."""
+    if not scenario.protects_individuals:
         return Unit()
     return Unit(individual=True, records=scenario.data.records_per_individual)
 
@@ -77,7 +79,15 @@ def price_run(scenario: Scenario, ledger: Ledger) -> Guarantee:
         unit_of(scenario),
         participation_reacts=participation_reacts(scenario),
     )
-    return federation.guarantee(delta=scenario.privacy.delta)
+    guarantee = federation.guarantee(delta=scenario.privacy.delta)
+    if uses_oracle(scenario):
+        return guarantee
+    return replace(guarantee, not_covered=tuple(line for line in guarantee.not_covered if line != ORACLE))
+
+
+def uses_oracle(scenario: Scenario) -> bool:
+    """Whether the simulator evaluates on held-out records, which nobody could in a deployment."""
+    return scenario.evaluation.oracle and scenario.evaluation.test_fraction != 0
 
 
 def epsilons_by_round(

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Ledger
-from scenarios._asked import ALLOWANCE, Asked, asked_of_silos
+from scenarios._asked import ALLOWANCE, Asked, asked_of_silos, held_out_chain
 from scenarios._dataset import Dataset
 from scenarios._errors import RunError
 from scenarios._plan import Plan
+from scenarios._price import terms
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
 from server import InProcessGrid, ask_silos
@@ -43,12 +44,14 @@ def declare(scenario: Scenario, plan: Plan, ledger: Ledger, run: str) -> None:
     """Declare everything beside training, and charge what is paid for in advance."""
     for part in plan.silos:
         for one in part.asked:
-            ledger.declare(part.silo, run, 1, one.mechanism, item=one.item)
+            payer = held_out_chain(scenario, part.silo) if one.apart else part.silo
+            for name, value in terms(scenario).items():
+                ledger.fix(payer, name, value)
+            ledger.declare(payer, run, 1, one.mechanism, item=one.item)
+        paid = [(one.item, one.mechanism) for one in part.asked if one.statistic is None]
         if part.allowance is not None:
             ledger.declare(part.silo, run, 1, part.allowance, item=ALLOWANCE)
-    for part in plan.silos:
-        paid = [(one.item, one.mechanism) for one in part.asked if one.statistic is None]
-        paid += [(ALLOWANCE, part.allowance)] if part.allowance is not None else []
+            paid.append((ALLOWANCE, part.allowance))
         for item, mechanism in paid:
             ledger.charge(
                 silo=part.silo, run=run, round=0, attempt=0, item=item, mechanism=mechanism, request=scenario.name

@@ -8,6 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from accounting import Guarantee
+from scenarios._asked import HELD_OUT
 from scenarios._evaluate import shown_metric
 from scenarios._plan import Plan
 from scenarios._plots import epsilon_by_round, metric_by_round, svg
@@ -112,8 +113,9 @@ def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) ->
     metric = shown_metric(metrics, scenario.data.task)
     final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1:]
     said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
+    silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)
     return (
-        f"After {scenario.training.rounds} rounds over {len(guarantee.per_silo)} silos: {said}, at epsilon "
+        f"After {scenario.training.rounds} rounds over {silos} silos: {said}, at epsilon "
         f"{guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."
     )
 

@@ -3,19 +3,24 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from importlib.metadata import version
+
+from flwr.app import Context
 
 from accounting import Ledger, Mechanism, Relation, epsilon
+from scenarios._asked import held_out_chain
 from scenarios._checkpoint import Checkpoint, Failure, MetricRow
-from scenarios._dataset import Dataset
+from scenarios._dataset import Dataset, held_out_shard
 from scenarios._evaluate import HEADLINE, Evaluator
+from scenarios._noisy_metrics import noisy_rows
 from scenarios._participation import UnreliableSilo, fates
 from scenarios._plan import Plan
-from scenarios._price import budget_of, terms
+from scenarios._price import budget_of, terms, uses_oracle
+from scenarios._released import ask_after, ask_before, declare
+from scenarios._run_key import run_key
 from scenarios._spec import Scenario
+from scenarios._standardise import standardised
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, restore_state, run_rounds, save_state
-from silos import OpacusEngine, Silo, Streams, build_model, client_app, weights_of
+from silos import FleetEngine, Silo, Streams, Weights, build_engine, build_model, client_app, serve_together, weights_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +64,9 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, dataset: Dataset, plan: Plan) -> None:
         self._scenario = scenario
-        self._dataset = dataset
+        self._key = run_key(scenario, dataset)
+        self._as_read = dataset
+        self._dataset = dataset = standardised(scenario, dataset)
         self._plan = plan
         shape, outputs = dataset.input_shape, dataset.outputs
         self._model = build_model(
@@ -70,16 +77,17 @@ class Simulation:
             activation=scenario.model.activation,
             seed=scenario.seed,
         )
-        self._engine = OpacusEngine(
+        self._engine = build_engine(
+            scenario.training.engine,
             self._model,
             task=dataset.task,
             input_shape=shape,
             outputs=outputs,
+            by_individual=any(part.schedule.by_individual for part in plan.silos),
             device=scenario.training.device,
             max_physical_batch=scenario.training.max_physical_batch,
         )
         self._evaluator = Evaluator(self._model, dataset)
-        self._key = run_key(scenario, dataset)
         self._fates = fates(scenario, list(dataset.shards))
         self._budgets = {
             part.silo: budget
@@ -92,24 +100,32 @@ class Simulation:
         """The run's name in the ledger: the scenario's, and the head of the run key."""
         return f"{self._scenario.name}-{self._key.hex()[:16]}"
 
+    @property
+    def engine(self) -> str:
+        """Which engine trains: ``fleet`` or ``opacus``."""
+        return self._engine.name
+
     def initial(self) -> Checkpoint:
         """The state before round 1."""
         weights = weights_of(self._model)
-        return Checkpoint(run=self.name, round=0, model=weights, metrics=self._evaluator.rows(0, weights))
+        return Checkpoint(run=self.name, round=0, model=weights, metrics=self._evaluate(0, weights))
 
     def rounds(self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None]) -> Iterator[Checkpoint]:
         """The state after each round that follows `start`; what led to it is durably in the ledger by then."""
         teller = _Teller(progress, self._scenario, self._plan, ledger, start)
-        grid, silos = self._grid(ledger, teller)
+        grid, silos = self._grid(ledger, self._dataset, teller)
         schedules = {part.silo: part.schedule for part in self._plan.silos}
         total = self._scenario.training.rounds
         with ledger.batch():
-            for silo, schedule in schedules.items():
+            for silo in schedules:
                 for name, value in terms(self._scenario).items():
                     ledger.fix(silo, name, value)
                 if silo in self._budgets:
                     ledger.fix(silo, "budget", json.dumps(self._budgets[silo].to_json()))
+            declare(self._scenario, self._plan, ledger, self.name)
+            for silo, schedule in schedules.items():
                 ledger.declare(silo, self.name, total, schedule.mechanism())
+        self._ask_before(ledger)
         options = self._scenario.training.strategy.model_dump()
         strategy = build_strategy(options.pop("name"), options)
         restore_state(strategy, start.strategy)
@@ -137,6 +153,23 @@ class Simulation:
             if self._reached(state.metrics):
                 return
 
+    def finish(self, ledger: Ledger, state: Checkpoint) -> Checkpoint:
+        """The state with what the silos say of the last model, where the scenario asks them."""
+        if not self._scenario.evaluation.silo_metrics:
+            return state
+        grid, silos = self._grid(ledger, self._dataset)
+        released = ask_after(self._scenario, self._dataset, grid, silos, ledger, state.model)
+        rows = noisy_rows(state.round, self._dataset.task, released, scale=self._dataset.label_scale)
+        return replace(state, metrics=[*state.metrics, *rows])
+
+    def _ask_before(self, ledger: Ledger) -> None:
+        grid, silos = self._grid(ledger, self._as_read)
+        ask_before(self._scenario, self._as_read, grid, silos, ledger)
+
+    def _evaluate(self, round: int, weights: Weights, *, by_silo: bool = False) -> list[MetricRow]:
+        """The oracle's metrics, where the scenario uses one."""
+        return self._evaluator.rows(round, weights, by_silo=by_silo) if uses_oracle(self._scenario) else []
+
     def _fate(self, silo: str, round: int) -> str | None:
         return self._fates[silo].get(round)
 
@@ -146,7 +179,10 @@ class Simulation:
         last = [row.value for row in rows if (row.silo, row.metric) == ("all", metric)][-1:]
         return goal is not None and any(value >= goal for value in last)
 
-    def _grid(self, ledger: Ledger, teller: "_Teller") -> tuple[InProcessGrid, dict[int, str]]:
+    def _grid(
+        self, ledger: Ledger, dataset: Dataset, teller: "_Teller | None" = None
+    ) -> tuple[InProcessGrid, dict[int, str]]:
+        """The silos over a dataset; training is told to the teller."""
         streams = Streams(self._key)
         silos = {
             name: UnreliableSilo(
@@ -157,24 +193,29 @@ class Simulation:
                 streams=streams,
                 admit=self._budgets[name].check if name in self._budgets else None,
                 events=self._fates[name],
+                held_out=held_out_shard(dataset, name, held_out_chain(self._scenario, name)),
+                predict=self._evaluator.outputs,
             )
-            for name, shard in self._dataset.shards.items()
+            for name, shard in dataset.shards.items()
         }
 
-        def find(name: str) -> Silo:
-            teller.tell(name)
+        def find(context: Context) -> Silo:
+            name = str(context.node_config["silo"])
+            if teller is not None:
+                teller.tell(name)
             return silos[name]
 
-        grid = InProcessGrid(client_app(lambda context: find(str(context.node_config["silo"]))), list(silos))
+        together = serve_together(self._engine, find) if isinstance(self._engine, FleetEngine) else None
+        grid = InProcessGrid(client_app(find), list(silos), together=together)
         return grid, find_silos(grid, list(silos))
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:
         last = result.round == self._scenario.training.rounds
         rows: list[MetricRow] = []
         if last or result.round % self._scenario.evaluation.every == 0:
-            rows = self._evaluator.rows(result.round, result.weights, by_silo=last)
+            rows = self._evaluate(result.round, result.weights, by_silo=last)
         if not last and self._reached(rows):
-            rows = self._evaluator.rows(result.round, result.weights, by_silo=True)
+            rows = self._evaluate(result.round, result.weights, by_silo=True)
         reasons = {
             silo: event or result.failures[silo]
             for silo in self._dataset.shards
@@ -221,17 +262,3 @@ class _Teller:
                 failures=len(self.state.failures),
             )
         )
-
-
-def run_key(scenario: Scenario, dataset: Dataset) -> bytes:
-    """The key of all noise of a run: a hash of the resolved scenario with its seed, the shards and the code version.
-
-    A changed scenario draws fresh noise under the same seed; equal noise under two settings would cancel out of the
-    difference of their releases.
-    """
-    digest = blake2b(digest_size=32, person=b"silodp run")
-    shards = [shard.fingerprint(b"simulation") for shard in dataset.shards.values()]
-    for part in (version("silodp").encode(), scenario.canonical(), *(shard.encode() for shard in shards)):
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return digest.digest()

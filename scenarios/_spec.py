@@ -67,6 +67,10 @@ class Training(Section):
 
     rounds: int = Field(ge=1, description="number of rounds")
     local_steps: int = Field(default=1, ge=1, description="DP-SGD steps of a silo in each round")
+    sampling: Literal["records", "individuals"] = Field(
+        default="records",
+        description="whom a step samples: records, each clipped; or individuals, each one's sum clipped",
+    )
     sampling_rate: float | None = Field(
         default=None, gt=0, le=1, description="q: probability that a record is in a step's batch; equal in all silos"
     )
@@ -74,6 +78,11 @@ class Training(Section):
         default=None, gt=0, description="expected records in a step's batch; q is this over the silo's public size"
     )
     clip_norm: float = Field(default=1.0, gt=0, description="C: greatest l2 norm of one record's gradient")
+    contribution: Literal["whole", "shared"] = Field(
+        default="whole",
+        description="shared: each of the max_silos silos clips an individual's gradient to its part of clip_norm and "
+        "adds the noise of all of it (after Kato et al. 2024)",
+    )
     learning_rate: float = Field(gt=0, description="of the silo's SGD")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the silo's SGD; starts afresh each round")
     strategy: Strategy = Field(default=FedAvg(name="fedavg"), description="how the server aggregates")
@@ -126,6 +135,14 @@ class Privacy(Target):
 
     delta: float = Field(gt=0, lt=1, description="delta of the guarantee; well below one over the number of records")
     relation: Relation = Field(strict=False, description="how neighbouring datasets differ")
+    unit: Literal["record", "individual"] | None = Field(
+        default=None, description="what is protected; without it, the individual where data.individual names one"
+    )
+    size_epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        description="add-or-remove-one: price of a noisy count of each silo, in place of a declared size",
+    )
     silos: dict[str, Target] = Field(default_factory=dict, description="silos with a target of their own, by name")
 
     def epsilon_for(self, silo: str) -> float | None:
@@ -156,6 +173,21 @@ class Evaluation(Section):
         default=0.2, description='share of individuals held out, or "source": the test split that the source comes with'
     )
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+    oracle: bool = Field(
+        default=True, description="whether the simulator evaluates on all held-out records, at no price"
+    )
+    silo_metrics: bool = Field(
+        default=False, description="whether silos score the last model on their own held-out records, with noise"
+    )
+    metric_epsilon: float | None = Field(default=None, gt=0, description="price of all that silo_metrics releases")
+
+    @model_validator(mode="after")
+    def _metrics_have_a_price(self) -> "Evaluation":
+        if self.silo_metrics != (self.metric_epsilon is not None):
+            raise refuse("metric_epsilon", "goes with silo_metrics = true, and only with it")
+        if self.silo_metrics and self.test_fraction == 0:
+            raise refuse("silo_metrics", "needs held-out records; give a test_fraction above 0")
+        return self
 
 
 class Scenario(Section):
@@ -181,12 +213,46 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _sizes_are_public(self) -> Self:
-        if self.privacy.relation is Relation.ADD_OR_REMOVE_ONE and self.silos.declared_size is None:
+        private = self.privacy.relation is Relation.ADD_OR_REMOVE_ONE
+        if self.privacy.size_epsilon is not None and not private:
+            raise refuse("privacy.size_epsilon", f"means nothing under {self.privacy.relation}: true sizes are public")
+        if self.privacy.size_epsilon is not None and self.silos.declared_size is not None:
+            raise refuse("privacy.size_epsilon", "stands in place of silos.declared_size; give one of them")
+        if private and self.silos.declared_size is None and self.privacy.size_epsilon is None:
             raise refuse(
                 "silos.declared_size",
                 "is required: sizes are private under add-or-remove-one. Declare a public size (one number, or a table "
-                'of one per silo), or choose privacy.relation = "zero-out", under which true sizes are public',
+                "of one per silo), pay for noisy counts by privacy.size_epsilon, or choose privacy.relation = "
+                '"zero-out", under which true sizes are public',
             )
+        return self
+
+    @model_validator(mode="after")
+    def _individuals_are_named(self) -> Self:
+        if self.data.individual is None and self.privacy.unit == "individual":
+            raise refuse("privacy.unit", "needs data.individual, the column that names each record's individual")
+        if self.training.sampling == "individuals" and not self.protects_individuals:
+            raise refuse("training.sampling", "needs individuals: data.individual, and not privacy.unit = record")
+        by_individual = self.training.sampling == "individuals"
+        if self.privacy.size_epsilon is not None and by_individual:
+            raise refuse("privacy.size_epsilon", "counts records; where individuals are sampled, give declared_size")
+        if by_individual and self.training.engine == "fleet":
+            raise refuse("training.engine", "must be opacus, or auto, where individuals are sampled")
+        if self.training.contribution == "shared" and not (by_individual and self.silos.membership == "at-most"):
+            raise refuse(
+                "training.contribution", 'needs training.sampling = "individuals" and silos.membership = "at-most"'
+            )
+        return self
+
+    @property
+    def protects_individuals(self) -> bool:
+        """Whether the unit is an individual, not a record."""
+        return self.data.individual is not None and self.privacy.unit != "record"
+
+    @model_validator(mode="after")
+    def _files_are_csv(self) -> Self:
+        if self.silos.files is not None and not self.data.source.startswith("csv:"):
+            raise refuse("silos.files", "goes with a csv source, whose path is the folder of the files")
         return self
 
     @model_validator(mode="after")

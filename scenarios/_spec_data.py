@@ -101,7 +101,28 @@ class Data(Section):
     individual: Column | None = Field(
         default=None, description="column with the individual's id; without it every record is its own individual"
     )
+    standardise: Literal["public", "dp", "oracle"] = Field(
+        default="public",
+        description="inputs: public, scaled by their bounds alone; dp, then by noisy means and variances; oracle, by "
+        "exact ones, which voids the guarantee",
+    )
+    standardise_epsilon: float | None = Field(
+        default=None, gt=0, description='standardise = "dp": price of the noisy means and variances'
+    )
+    incomplete: Literal["refuse", "blank"] = Field(
+        default="refuse",
+        description="a record that misses a value without a stand-in: refuse the data, or keep it as a blank row "
+        "that adds nothing to any sum",
+    )
+    columns: tuple[Column, ...] = Field(
+        default=(), strict=False, description="csv: names of the columns, for files without a header"
+    )
     records_per_individual: int = Field(default=1, ge=1, description="public cap on an individual's records in a silo")
+    beyond_cap: Literal["refuse", "drop"] = Field(
+        default="refuse",
+        description="individuals beyond a declared cap (on records, or on silos): refuse the data, or drop what is "
+        "beyond it, chosen by a keyed hash of ids",
+    )
 
     @model_validator(mode="after")
     def _label_fits_task(self) -> "Data":
@@ -117,6 +138,14 @@ class Data(Section):
             raise refuse("label", f"needs {' and '.join(sorted(allowed, reverse=True))} for task {self.task!r}")
         if self.label.low is not None and self.label.high is not None and self.label.low >= self.label.high:
             raise refuse("label.high", f"must be above low = {self.label.low:g}")
+        return self
+
+    @model_validator(mode="after")
+    def _moments_have_a_price(self) -> "Data":
+        if (self.standardise == "dp") != (self.standardise_epsilon is not None):
+            raise refuse("standardise_epsilon", 'goes with standardise = "dp", and only with it')
+        if self.columns and not self.source.startswith("csv:"):
+            raise refuse("columns", "are for a csv source; others name their own")
         return self
 
     @model_validator(mode="after")
@@ -144,10 +173,20 @@ _PARTITION_KEYS = {
 }
 
 
+class Overlap(Section):
+    """Individuals that a partition puts into several silos; each of their silos holds all of their records."""
+
+    fraction: float = Field(ge=0, le=1, description="share of individuals that are in several silos")
+    silos: int = Field(ge=2, description="number of silos that such an individual is in")
+
+
 class Silos(Section):
     """Who holds which records: a natural column of the data, or a partition drawn from the seed."""
 
     column: Column | None = Field(default=None, description="column that names the silo of each record")
+    files: dict[str, Column] | None = Field(
+        default=None, min_length=1, description="csv: one file a silo, by name, in the folder that data.source names"
+    )
     partition: Literal["iid", "dirichlet", "quantity", "by-class"] | None = Field(
         default=None, description="how records are dealt to artificial silos"
     )
@@ -158,9 +197,11 @@ class Silos(Section):
     classes_per_silo: int | None = Field(default=None, ge=1, description="by-class: number of label shards per silo")
     min_records: int = Field(default=10, ge=2, description="artificial silos: least records in each, before the split")
     seed: int | None = Field(default=None, ge=0, description="seed of the partition; without it, the scenario's seed")
+    overlap: Overlap | None = Field(default=None, description="partition: individuals that are in several silos")
     declared_size: Sizes | None = Field(
         default=None,
-        description="public number of records of each silo, held-out records included: one number, or a table",
+        description="public number of records of each silo (of individuals, where they are sampled), held-out ones "
+        "included: one number, or a table",
     )
     membership: Literal["disjoint", "at-most", "unknown"] = Field(
         default="disjoint", description="what is known of how many silos hold one individual; enforced"
@@ -169,8 +210,8 @@ class Silos(Section):
 
     @model_validator(mode="after")
     def _one_way_to_deal(self) -> "Silos":
-        if (self.column is None) == (self.partition is None):
-            raise refuse("column" if self.column else "", "needs exactly one of column and partition")
+        if sum(each is not None for each in (self.column, self.partition, self.files)) != 1:
+            raise refuse("column" if self.column else "", "needs exactly one of column, partition and files")
         known = _PARTITION_KEYS[self.partition] if self.partition else set[str]()
         for key in ("count", "alpha", "classes_per_silo"):
             if key in known and getattr(self, key) is None:
@@ -180,4 +221,17 @@ class Silos(Section):
                 raise refuse(key, f"means nothing for {dealt}")
         if (self.membership == "at-most") != (self.max_silos is not None):
             raise refuse("max_silos", 'goes with membership = "at-most", and only with it')
+        if self.overlap is not None:
+            _check_overlap(self, self.overlap)
         return self
+
+
+def _check_overlap(silos: Silos, overlap: Overlap) -> None:
+    if silos.partition is None:
+        raise refuse("overlap", "is for partitions; silos from a column hold whom the data say")
+    if silos.membership == "disjoint":
+        raise refuse(
+            "overlap", f'needs a declared cap, as in membership = "at-most", max_silos = {overlap.silos}, or "unknown"'
+        )
+    if overlap.silos > (silos.count or 0):
+        raise refuse("overlap.silos", f"is more than the {silos.count} silos that there are")

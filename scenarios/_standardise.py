@@ -37,7 +37,7 @@ class Scaling:
 
     def apply(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Inputs of records, standardised; a blank row stays blank."""
-        flat = np.clip(features.reshape(len(features), -1), -1, 1)
+        flat = np.clip(features.reshape(len(features), len(self.mean)), -1, 1)
         return ((flat - self.mean) / self.deviation).astype(np.float32).reshape(features.shape)
 
 

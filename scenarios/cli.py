@@ -101,7 +101,7 @@ def plan(
     from scenarios._console import print_ladder, print_plan
     from scenarios._dataset import prepare, public_sizes
     from scenarios._load import load
-    from scenarios._plan import affordable_rounds, make_plan, methods_by_round, planned_federation
+    from scenarios._plan import affordable_rounds, make_plan, methods_by_round, planned_federation, sampling_compared
 
     loaded = load(scenario, overrides or (), seed)
     made = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
@@ -113,10 +113,13 @@ def plan(
         _plots.save_figure(_plots.methods_by_round(methods_by_round(loaded, made), loaded.privacy.epsilon), plot)
     if as_json:
         answer = made.to_json() | {"ladder": [rung.to_json() for rung in rungs], "affordable_rounds": rounds}
+        answer["sampling"] = sampling_compared(made)
         print(json.dumps(answer, indent=2))
         return
     print_plan(made)
     print_ladder(rungs)
+    if (compared := sampling_compared(made)) is not None:
+        print(compared)
     if rounds is not None:
         print(f"At this noise, epsilon = {loaded.privacy.epsilon:g} affords {rounds} rounds.")
 

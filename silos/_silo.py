@@ -16,7 +16,7 @@ from silos._models import Weights, check_same_layout
 from silos._records import hash_weights
 from silos._schedule import Schedule
 from silos._shard import Shard
-from silos._statistics import Outputs, Statistic
+from silos._statistics import HELD_OUT_ITEMS, Outputs, Statistic
 from silos._streams import Purpose
 
 ITEM = "update"
@@ -116,7 +116,8 @@ class Silo:
         admit: asked before each new charge, which it may refuse; `Budget.check` fits.
         key: the silo's secret, with which its shard is frozen in the ledger before the first charge; see
             `silos._frozen`. Without one, whoever holds the silo answers for it that the shard never changes.
-        held_out: its records that are kept from training, to score models on.
+        held_out: its records that are kept from training, to score models on. What is released of them is charged to
+            the chain of this shard's name: one of their own where no individual is on both sides.
         predict: scores them.
     """
 
@@ -166,7 +167,7 @@ class Silo:
                 raise Declined(f"Silo {self.name!r} keeps no held-out records to score a model on.")
             self._check(question.weights)
             shard = self.held_out
-        charge = self._charge(question, statistic.item, statistic.mechanism())
+        charge = self._charge(question, statistic.item, statistic.mechanism(), shard)
         outputs = np.empty((0, 1))
         if statistic.held_out and self.predict is not None:
             outputs = self.predict(question.weights, shard.features)
@@ -177,7 +178,9 @@ class Silo:
 
     def charge(self, item: str, round: int, attempt: int) -> Charge | None:
         """What the ledger holds of a release of this run, if anything."""
-        return self.ledger.find(self.name, self.run, round, attempt, item)
+        of_held_out = self.held_out is not None and item in HELD_OUT_ITEMS
+        payer = self.held_out.name if self.held_out is not None and of_held_out else self.name
+        return self.ledger.find(payer, self.run, round, attempt, item)
 
     def begin(self, request: Request) -> "Charged":
         """The first half of `train`: everything that comes before the computing.
@@ -186,14 +189,14 @@ class Silo:
             As `train`.
         """
         self._check(request.weights)
-        charge = self._charge(request, ITEM, request.schedule.mechanism())
+        charge = self._charge(request, ITEM, request.schedule.mechanism(), self.shard)
         return Charged(silo=self, request=request, charge=charge)
 
-    def _charge(self, asked: Request | Question, item: str, mechanism: Mechanism) -> Charge:
+    def _charge(self, asked: Request | Question, item: str, mechanism: Mechanism, payer: Shard) -> Charge:
         if self.key is not None:
             freeze(self.ledger, self.shard, self.key)
         charge = self.ledger.charge(
-            silo=self.name,
+            silo=payer.name,
             run=self.run,
             round=asked.round,
             attempt=asked.attempt,

@@ -10,7 +10,7 @@ Smith 2006).
 | `size`     | training records  | 1                                                            |
 | `moments`  | training records  | 1, each input clipped to [-1, 1], and the square of each     |
 | `outcomes` | held-out records  | 1 in the cell of its label and its score's bin               |
-| `loss`     | held-out records  | 1, and its loss clipped                                      |
+| `loss`     | held-out records  | its loss, clipped                                            |
 | `errors`   | held-out records  | 1, the clipped error and its square, the label and its square |
 """
 
@@ -133,7 +133,7 @@ class Moments(Statistic):
         return 1.0 + 2.0 * self.inputs
 
     def sums(self, shard: Shard, outputs: Outputs) -> Sums:  # noqa: ARG002
-        values = shard.features.reshape(len(shard), -1).astype(np.float64)
+        values = shard.features.reshape(len(shard), self.inputs).astype(np.float64)
         held = np.clip(values[np.isfinite(values).all(axis=1)], -1, 1)
         return np.concatenate([[float(len(held))], held.sum(axis=0), (held**2).sum(axis=0)])
 
@@ -150,7 +150,7 @@ class Outcomes(Statistic):
     item: ClassVar[Purpose] = "outcomes"
 
     classes: int
-    bins: int = 20
+    bins: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,7 +176,7 @@ class Outcomes(Statistic):
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(Statistic):
-    """The sum of each record's loss, clipped, and how many records are in it.
+    """The sum of each record's loss, clipped; `Outcomes` counts the records.
 
     Args:
         greatest: where one record's loss is clipped, in (0, inf), in nats.
@@ -188,7 +188,7 @@ class Loss(Statistic):
 
     @property
     def bound(self) -> float:
-        return 1.0 + self.greatest
+        return self.greatest
 
     def sums(self, shard: Shard, outputs: Outputs) -> Sums:
         kept = np.isfinite(outputs).all(axis=1)
@@ -197,7 +197,7 @@ class Loss(Statistic):
             losses = np.logaddexp(0.0, held[:, 0]) - labels * held[:, 0]
         else:
             losses = np.logaddexp.reduce(held, axis=1) - held[np.arange(len(held)), labels]
-        return np.array([len(losses), np.clip(losses, 0, self.greatest).sum()], dtype=np.float64)
+        return np.array([np.clip(losses, 0, self.greatest).sum()], dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +219,9 @@ class Errors(Statistic):
 
 
 _KINDS: Mapping[str, type[Statistic]] = {kind.item: kind for kind in (Size, Moments, Outcomes, Loss, Errors)}
+
+HELD_OUT_ITEMS = frozenset(name for name, kind in _KINDS.items() if kind.held_out)
+"""Items that are computed of held-out records."""
 
 
 def statistic_from_config(values: Mapping[str, object]) -> Statistic:

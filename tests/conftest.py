@@ -63,7 +63,16 @@ def people(records: int = 240, seed: int = 0) -> pd.DataFrame:
 @pytest.fixture
 def scenario_file(tmp_path: Path) -> Path:
     """The scenario above beside its table, in a folder of its own."""
-    folder = tmp_path / "hospitals"
+    return _written(tmp_path / "hospitals")
+
+
+@pytest.fixture(scope="module")
+def module_scenario_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, for what the tests of a module share."""
+    return _written(tmp_path_factory.mktemp("module") / "hospitals")
+
+
+def _written(folder: Path) -> Path:
     folder.mkdir()
     people().to_csv(folder / "people.csv", index=False)
     path = folder / "hospitals.toml"
