@@ -29,6 +29,7 @@ types: $(STAMP)
 	$(BIN)/pyright
 
 bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m benchmarks
 
 clean:

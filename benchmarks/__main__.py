@@ -9,7 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import rounds, start, steps
+from benchmarks import pricing, rounds, start, steps
 from benchmarks.comparison import Comparison, to_json
 
 Measure = Callable[[int], Iterator[Comparison]]
@@ -27,6 +27,7 @@ def main() -> None:
         "steps": steps.measure,
         "rounds": partial(rounds.measure, pfl_python=arguments.pfl_python),
         "start": start.measure,
+        "pricing": pricing.measure,
     }
     done: list[Comparison] = []
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -116,6 +116,7 @@ class FleetEngine:
         return outcome
 
     @torch.inference_mode()
+    @torch.autocast("cpu", enabled=False)
     def train_all(self, jobs: Sequence[Job]) -> list[Outcome]:
         """One round of many silos.
 
