@@ -113,9 +113,10 @@ def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) ->
     metric = shown_metric(metrics, scenario.data.task)
     final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1:]
     said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
+    rounds = metrics["round"].max() if len(metrics) else scenario.training.rounds
     silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)
     return (
-        f"After {scenario.training.rounds} rounds over {silos} silos: {said}, at epsilon "
+        f"After {rounds} rounds over {silos} silos: {said}, at epsilon "
         f"{guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."
     )
 

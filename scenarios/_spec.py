@@ -228,6 +228,12 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
+    def _stopping_needs_the_oracle(self) -> Self:
+        if self.training.stop_at is not None and (not self.evaluation.oracle or self.evaluation.test_fraction == 0):
+            raise refuse("training.stop_at", "looks at the oracle's metric; it needs held-out records and the oracle")
+        return self
+
+    @model_validator(mode="after")
     def _individuals_are_named(self) -> Self:
         if self.data.individual is None and self.privacy.unit == "individual":
             raise refuse("privacy.unit", "needs data.individual, the column that names each record's individual")

@@ -13,6 +13,7 @@ from accounting import Ledger, epsilon
 from scenarios import ScenarioError, load, run
 from scenarios._account import account_ledgers
 from scenarios._participation import fates
+from scenarios._report import headline
 from scenarios._runner import RunResult
 from scenarios._spec_events import KINDS
 
@@ -126,6 +127,9 @@ def test_stopping_on_results_prices_the_declared_maximum(scenario_file: Path, tm
     whole = play(scenario_file, tmp_path / "whole", [])
     early = play(scenario_file, tmp_path / "early", ["training.stop_at=0.01"])
     assert early.metrics["round"].max() < whole.metrics["round"].max() == 3
+    assert headline(early.scenario, early.guarantee, early.metrics).startswith(
+        f"After {early.metrics['round'].max()} r"
+    )
     assert early.guarantee.epsilon == pytest.approx(whole.guarantee.epsilon, rel=1e-6)
     assert any("declared maximum" in line for line in early.guarantee.assumptions)
     answer = account_ledgers([early.folder], delta=1e-3, epsilon=None, relation=None, membership=None, method="auto")
@@ -146,3 +150,8 @@ def test_stopping_on_results_prices_the_declared_maximum(scenario_file: Path, tm
 def test_events_that_cannot_be_are_told(scenario_file: Path, tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         play(scenario_file, tmp_path / "run", [override])
+
+
+def test_stopping_on_results_needs_results(scenario_file: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"training\.stop_at.*oracle"):
+        load(scenario_file, ["training.stop_at=0.9", "evaluation.oracle=false"])
