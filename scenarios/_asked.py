@@ -143,6 +143,19 @@ def left_for_training(scenario: Scenario, silo: str, together: int) -> float:
     return target - spent
 
 
+def check_deployable(scenario: Scenario) -> None:
+    """Refuse, outside a simulation, what only a simulation's silos pay for as yet.
+
+    A silo of a deployment does not itself declare an allowance, and a count without one would be priced too low.
+
+    Raises:
+        ScenarioError: for a scenario that asks silos for anything beside training.
+    """
+    for asked in asked_of_silos(scenario):
+        key = {"size": "privacy.size_epsilon", "moments": "data.standardise"}.get(asked.item, "evaluation.silo_metrics")
+        raise scenario.error(key, "is for simulations; a deployment does not offer it yet")
+
+
 def bought(asked: Asked) -> str:
     """What one release buys, in words."""
     one = asked.statistic

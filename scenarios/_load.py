@@ -25,6 +25,8 @@ _ALTERNATIVES = (
 )
 """Keys of which a section takes one: an override of one drops the other from the file."""
 
+_DECLARED, _COUNTED = ("silos", "declared_size"), ("privacy", "size_epsilon")
+
 
 def names() -> list[str]:
     """The names of the shipped scenarios, sorted."""
@@ -38,7 +40,8 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), seed: int | No
     Args:
         name_or_path: a shipped scenario's name, or a TOML file (anything with a slash or the suffix ``.toml``).
         overrides: ``key=value`` each, the key dotted, the value in TOML; a bare word is a string. An override of one
-            of two alternatives (``privacy.epsilon``, ``privacy.noise_multiplier``) replaces the other. A relative path
+            of two alternatives (``privacy.epsilon``, ``privacy.noise_multiplier``) replaces the other, and a relation
+            that makes sizes public replaces the price of counting them. A relative path
             of a source is relative to the scenario's file; in an override, to the working directory.
         seed: the scenario's seed, in place of the file's.
 
@@ -110,8 +113,19 @@ def _apply(content: Table, override: str, origins: dict[tuple[str, ...], str]) -
             for other in alternatives - {path[-1]}:
                 if (section, other) not in origins:
                     table.pop(other, None)
+    for other in _displaced(path, value):
+        held = content.get(other[0])
+        if other not in origins and isinstance(held, dict):
+            held.pop(other[1], None)
     table[path[-1]] = value
     origins[path] = shown
+
+
+def _displaced(path: tuple[str, ...], value: object) -> list[tuple[str, str]]:
+    """Other ways to make sizes public, which an override leaves without a meaning."""
+    if path == _DECLARED or (path == ("privacy", "relation") and value != "add-or-remove-one"):
+        return [_COUNTED]
+    return [_DECLARED] if path == _COUNTED else []
 
 
 def _parse(key: str, written: str, shown: str) -> tuple[tuple[str, ...], object]:

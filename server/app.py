@@ -23,8 +23,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the rounds of a scenario over the silos that the grid has."""
     from scenarios import load, make_plan, prepare, public_sizes
+    from scenarios._asked import check_deployable
 
     scenario = load(str(context.run_config["scenario"]))
+    check_deployable(scenario)
     dataset = prepare(scenario)
     plan = make_plan(scenario, public_sizes(scenario, dataset))
     model = build_model(

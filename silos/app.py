@@ -17,8 +17,10 @@ from silos import OpacusEngine, Silo, SystemStreams, build_model, client_app, si
 @cache
 def _open(scenario_name: str, silo: str | int, folder: str, run: str) -> Silo:
     from scenarios import load, prepare
+    from scenarios._asked import check_deployable
 
     scenario = load(scenario_name)
+    check_deployable(scenario)
     dataset = prepare(scenario)
     name = silo if isinstance(silo, str) else list(dataset.shards)[silo]
     if name not in dataset.shards:

@@ -181,6 +181,17 @@ def test_what_has_no_price_is_refused(scenario_file: Path, overrides: list[str],
         planned(scenario_file, overrides)
 
 
+def test_an_override_of_how_sizes_become_public_replaces_the_other(scenario_file: Path) -> None:
+    text = scenario_file.read_text("utf-8").replace('relation = "zero-out"', 'relation = "add-or-remove-one"')
+    scenario_file.write_text(text + "size_epsilon = 0.2\n", "utf-8")
+    assert load(scenario_file).privacy.size_epsilon == 0.2
+    assert load(scenario_file, ["silos.declared_size=50"]).privacy.size_epsilon is None
+    assert load(scenario_file, ["privacy.relation=zero-out"]).privacy.size_epsilon is None
+    both = ["silos.declared_size=50", "privacy.size_epsilon=0.3"]
+    with pytest.raises(ScenarioError, match="in place of"):
+        load(scenario_file, both)
+
+
 def test_a_blank_row_stays_and_adds_nothing(scenario_file: Path) -> None:
     path = scenario_file.parent / "people.csv"
     lines = path.read_text("utf-8").splitlines()
