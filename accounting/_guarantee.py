@@ -161,7 +161,7 @@ class Guarantee:
                 upper_bound=bool(values["upper_bound"]),
                 worst=tuple(cast(Sequence[str], values["worst"])),
                 moved=bool(values["moved"]),
-                void=str(values.get("void", "")),
+                void=str(values["void"]),
                 per_silo={silo: float(epsilon) for silo, epsilon in per_silo.items()},
                 scope=str(values["scope"]),
                 assumptions=tuple(cast(Sequence[str], values["assumptions"])),
