@@ -16,10 +16,10 @@ demo: $(STAMP)
 	$(BIN)/silodp run cps-regions --out runs/demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
