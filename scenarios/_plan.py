@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 
-import pandas as pd
-
 from accounting import (
     Allowance,
     Federation,
@@ -20,12 +18,11 @@ from accounting import (
     Relation,
     Release,
     calibrate_noise_multiplier,
-    calibrate_rounds,
     epsilon,
     number_to_json,
 )
 from scenarios._asked import HELD_OUT, Asked, allowance_of, asked_of_silos, bought, left_for_training, training_bought
-from scenarios._price import budget_of, membership_of, shown_rounds, unit_of
+from scenarios._price import budget_of, membership_of, unit_of
 from scenarios._spec import Scenario
 from silos import Schedule
 
@@ -63,6 +60,10 @@ class SiloPlan:
     def apart(self) -> list[Release]:
         """What its held-out individuals will have paid for."""
         return [Release(mechanism=one.mechanism, round=one.round) for one in self.asked if one.apart]
+
+    def fixed_costs(self) -> tuple[Mechanism, ...]:
+        """What those it trains on pay for beside training, as far as noise can pay for it."""
+        return tuple(one.mechanism for one in self.asked if one.statistic is not None and not one.apart)
 
     @property
     def steps(self) -> int:
@@ -164,12 +165,8 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
     )
 
 
-def planned_federation(scenario: Scenario, plan: Plan, rounds: int) -> Federation:
-    """What the run will have released after so many rounds if every silo trains in each."""
-    return _federation(scenario, plan.silos, rounds)
-
-
-def _federation(scenario: Scenario, parts: Sequence[SiloPlan], rounds: int) -> Federation:
+def federation_of(scenario: Scenario, parts: Sequence[SiloPlan], rounds: int) -> Federation:
+    """What the parts will have released after so many rounds if every silo trains in each."""
     silos = {part.silo: part.releases(rounds) for part in parts}
     silos |= {part.silo + HELD_OUT: apart for part in parts if (apart := part.apart())}
     return Federation(silos, membership_of(scenario), scenario.privacy.relation, unit_of(scenario))
@@ -184,57 +181,13 @@ def _together(scenario: Scenario, parts: tuple[SiloPlan, ...]) -> tuple[tuple[Si
     privacy, rounds = scenario.privacy, scenario.training.rounds
     if membership_of(scenario).cap(len(parts)) == 1:
         return parts, max(part.price.epsilon for part in parts)
-    price = _federation(scenario, parts, rounds).epsilon(privacy.delta)
+    price = federation_of(scenario, parts, rounds).epsilon(privacy.delta)
     calibrated = privacy.epsilon is not None and privacy.epsilon < math.inf and not privacy.silos
     while calibrated and price > (privacy.epsilon or 0.0) and all(part.allowance is None for part in parts):
         more = max(1.001, price / (privacy.epsilon or price))
         parts = tuple(_priced(scenario, _with_noise(part, part.schedule.noise_multiplier * more)) for part in parts)
-        price = _federation(scenario, parts, rounds).epsilon(privacy.delta)
+        price = federation_of(scenario, parts, rounds).epsilon(privacy.delta)
     return parts, price
-
-
-def methods_by_round(scenario: Scenario, plan: Plan) -> pd.DataFrame:
-    """What the methods of the ladder will say after each round, at the scenario's delta.
-
-    Returns:
-        Rows with columns round, method, epsilon; at most `MOST_POINTS` rounds or so.
-    """
-    rows = [
-        (last, rung.method, rung.epsilon)
-        for last in shown_rounds(scenario.training.rounds)
-        for rung in planned_federation(scenario, plan, last).ladder(plan.delta)
-    ]
-    return pd.DataFrame(rows, columns=["round", "method", "epsilon"])
-
-
-def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:
-    """The most rounds that the scenario's epsilon affords at the plan's noise; None where it names no finite one."""
-    target = scenario.privacy.epsilon
-    if target is None or math.isinf(target):
-        return None
-    together = membership_of(scenario).cap(len(plan.silos))
-    return min(
-        _affordable(
-            part.schedule.mechanism(),
-            _fixed_costs(part) if part.allowance is None else (),
-            target if part.allowance is None else part.allowance.epsilon,
-            plan.delta if part.allowance is None else part.allowance.delta,
-            plan.relation,
-            together,
-        )
-        for part in plan.silos
-        if part.silo not in scenario.privacy.silos
-    )
-
-
-@cache
-def _affordable(
-    law: Mechanism, others: tuple[Mechanism, ...], target: float, delta: float, relation: Relation, together: int
-) -> int:
-    def releases(rounds: int) -> list[Mechanism]:
-        return [*others, law.repeated(rounds * law.steps)] * together
-
-    return calibrate_rounds(releases, epsilon=target, delta=delta, relation=relation)
 
 
 def _schedule(scenario: Scenario, silo: str, size: int) -> Schedule:
@@ -278,7 +231,7 @@ def _silo_plan(
         if allowance is not None:
             sigma = _calibrated(law, (), allowance.epsilon, allowance.delta, privacy.relation, 1)
         else:
-            sigma = _calibrated(law, _fixed_costs(part), target, privacy.delta, privacy.relation, together)
+            sigma = _calibrated(law, part.fixed_costs(), target, privacy.delta, privacy.relation, together)
         part = _with_noise(part, sigma)
     return _priced(scenario, part)
 
@@ -295,11 +248,6 @@ def _priced(scenario: Scenario, part: SiloPlan) -> SiloPlan:
         _price(side, scenario.privacy.delta, scenario.privacy.relation) for side in ((*sides[0], training), sides[1])
     ]
     return replace(part, price=max(prices, key=lambda price: price.epsilon))
-
-
-def _fixed_costs(part: SiloPlan) -> tuple[Mechanism, ...]:
-    """What a silo releases of those it trains on beside training, as far as noise can pay for it."""
-    return tuple(one.mechanism for one in part.asked if one.statistic is not None and not one.apart)
 
 
 @cache
@@ -334,32 +282,6 @@ def _budget(part: SiloPlan, scenario: Scenario) -> tuple[Share, ...]:
         Share(item=one.item + " (held out)" * one.apart, epsilon=one.epsilon, buys=bought(one)) for one in part.asked
     )
     return (*others, training)
-
-
-def sampling_compared(plan: Plan) -> str | None:
-    """What sampling individuals and sampling records cost at the plan's rate, and which is cheaper.
-
-    None where no individual may have several records. A sampled individual is clipped as one; sampled records are
-    clipped one by one, so that an individual's may add up.
-    """
-    part = plan.worst
-    if part.schedule.records == 1:
-        return None
-    prices = {
-        name: _price(
-            (replace(part.schedule, by_individual=flag).mechanism().repeated(part.steps),),
-            plan.delta,
-            plan.relation,
-        ).epsilon
-        for name, flag in (("individuals", True), ("records", False))
-    }
-    cheaper = min(prices, key=prices.__getitem__)
-    told = ", ".join(f"{name} {price:.4g}" for name, price in prices.items())
-    return (
-        f"For an individual with at most {part.schedule.records} records, at q = {part.schedule.sampling_rate:.4g} and "
-        f"sigma = {part.schedule.noise_multiplier:.4g}, epsilon by what is sampled: {told}. Sampling {cheaper} is "
-        "cheaper."
-    )
 
 
 def _exhausted(scenario: Scenario, parts: Sequence[SiloPlan]) -> list[str]:

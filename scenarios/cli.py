@@ -101,7 +101,8 @@ def plan(
     from scenarios._console import print_ladder, print_plan
     from scenarios._dataset import prepare, public_sizes
     from scenarios._load import load
-    from scenarios._plan import affordable_rounds, make_plan, methods_by_round, planned_federation, sampling_compared
+    from scenarios._plan import make_plan
+    from scenarios._plan_questions import affordable_rounds, methods_by_round, planned_federation, sampling_compared
 
     loaded = load(scenario, overrides or (), seed)
     made = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
