@@ -18,7 +18,7 @@ from silos._readers import read_csv, read_npz, read_parquet
 
 def write_idx(path: Path, values: np.ndarray) -> None:
     header = bytes([0, 0, 8, values.ndim]) + b"".join(length.to_bytes(4, "big") for length in values.shape)
-    path.write_bytes(gzip.compress(header + values.astype(np.uint8).tobytes()))
+    path.write_bytes(gzip.compress(header + values.astype(np.uint8).tobytes(), mtime=0))
 
 
 @pytest.fixture
@@ -37,7 +37,9 @@ def test_idx_files_read_back_as_written(tmp_path: Path) -> None:
     assert np.array_equal(read_idx(tmp_path / "x.gz"), values)
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"\x00\x00\x0d\x01"), gzip.compress(b"\x00")])
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"\x00\x00\x0d\x01", mtime=0), gzip.compress(b"\x00", mtime=0)]
+)
 def test_what_is_no_idx_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gz").write_bytes(content)
     with pytest.raises(DataUnreadable, match=r"x\.gz"):
@@ -47,7 +49,7 @@ def test_what_is_no_idx_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_an_idx_file_cut_off_is_refused(tmp_path: Path) -> None:
     write_idx(tmp_path / "x.gz", np.arange(12))
     whole = gzip.decompress((tmp_path / "x.gz").read_bytes())
-    (tmp_path / "x.gz").write_bytes(gzip.compress(whole[:-1]))
+    (tmp_path / "x.gz").write_bytes(gzip.compress(whole[:-1], mtime=0))
     with pytest.raises(DataUnreadable, match="11 bytes"):
         read_idx(tmp_path / "x.gz")
 
