@@ -55,7 +55,7 @@ def test_a_budget_of_1_pays_for_sizes_training_and_metrics(priced: RunResult) ->
 
 def test_noisy_metrics_tell_what_the_oracle_tells(priced: RunResult) -> None:
     rows = priced.metrics[priced.metrics["silo"] == "all"]
-    last = {str(row.metric): float(str(row.value)) for row in rows.itertuples()}
+    last = dict(zip(rows["metric"].tolist(), rows["value"].tolist(), strict=True))
     assert abs(last["dp-accuracy"] - last["accuracy"]) < 0.15
     assert last["auc"] > 0.7
 
