@@ -7,8 +7,19 @@ be chosen meets one (epsilon, delta). The run is charged that promise once, in f
 releases under it are recorded with their laws and executed steps, and cost nothing on top. Stopping early gives
 nothing back.
 
+What is promised, and no more:
+
+- The laws of the item are public numbers chosen after other items' outputs, such as the count, but before the item's
+  own first output: all of them are declared before its first charge, and a later declaration is refused. Choosing a
+  law after one of the item's own outputs needs a filter; that the laws executed fit together within (epsilon, delta)
+  does not bound it (0.2 and then, by the output, either 1.2 or delta 0.0766 fit (1.2, 0.0767); the pair costs 0.111).
+- All declared laws together cost at most (epsilon, delta), each for as many records as the allowance.
+- The allowance's own epsilon and delta are fixed in advance. The ledger cannot tell whether they were.
+
 Together with an epsilon_s-DP count the run is then (epsilon_s + epsilon, delta)-DP: composition with a mechanism chosen
-by the first output, each choice of which meets the same (epsilon, delta) (Dwork, Roth 2014, Theorem 3.16).
+by the first output, each choice of which meets the same (epsilon, delta) (Dwork, Roth 2014, Theorem 3.16). Which of the
+declared releases are made, and in which order, may depend on outputs: that is concurrent composition (Vadhan, Zhang
+2023).
 """
 
 from collections.abc import Sequence
@@ -23,7 +34,7 @@ from accounting._mechanism import Mechanism
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance(ApproximateEpsilon):
-    """(epsilon, delta)-DP of everything that a run releases as one item, for every course the run may take.
+    """(epsilon, delta)-DP of everything that a run releases as one item, whichever laws were declared for it.
 
     Args:
         epsilon: in [0, inf).
@@ -50,8 +61,13 @@ class Allowance(ApproximateEpsilon):
         if not self.item or not self.item.isprintable():
             raise InvalidValue(f"Expected item={self.item!r} to be printable text on one line.")
 
-    def affords(self, releases: Sequence[Mechanism]) -> bool:
-        """Whether these releases together cost no more than the allowance, and cover as many records of a unit."""
+    def affords(self, releases: Sequence[Mechanism], *, slack: float = 0.0) -> bool:
+        """Whether these releases together cost no more than the allowance, and cover as many records of a unit.
+
+        Args:
+            releases: all of the item.
+            slack: how far the computed epsilon may be above the allowance's, as a part of it, >= 0.
+        """
         if not all(release.covers(self.records) for release in releases):
             return False
-        return priced_epsilon(releases, relation=self.relation, delta=self.delta).epsilon <= self.epsilon
+        return priced_epsilon(releases, relation=self.relation, delta=self.delta).epsilon <= self.epsilon * (1 + slack)

@@ -106,8 +106,9 @@ class Ledger:
         A run may declare several items, and several mechanisms for one item. Once it has declared anything, every
         charge must be covered: same item, same law, no more steps. Declaring the same again changes nothing.
 
-        An `Allowance` is declared for one round, before the item it is for; what is declared of that item from then on
-        must be within it, and its charges cost nothing on top of the allowance's own.
+        An `Allowance` is declared for one round, before the item it is for. What is declared of that item from then on
+        must be within it, and be declared before the item's first charge; its charges cost nothing on top of the
+        allowance's own.
 
         Args:
             silo, run: whose schedule.
@@ -116,8 +117,8 @@ class Ledger:
             item: what is released.
 
         Raises:
-            LedgerConflict: when the run declared otherwise, has charged the silo before it declared anything, or
-                declares more than its allowance affords.
+            LedgerConflict: when the run declared otherwise, has charged the silo before it declared anything,
+                declares more than its allowance affords, or declares a law under it after the item's first charge.
         """
         check_names(silo=silo, run=run, item=item)
         check_counts(rounds=rounds)
@@ -331,8 +332,7 @@ class Ledger:
 
     def _check_afforded(self, chain: Chain, run: str, item: str, whole: Mechanism) -> None:
         allowance = chain.allowances.get((run, item))
-        declared = [each.whole() for each in chain.declared.get(run, ()) if each.item == item]
-        if allowance is not None and not allowance.affords([*declared, whole]):
+        if allowance is not None and not allowance.affords([*chain.declared_for(run, item), whole]):
             raise LedgerConflict(f"{self.path}: {item!r} of run {run!r} costs more than its allowance: {allowance!r}.")
 
     def _find(self, charge: Charge) -> tuple[Chain, Charge]:

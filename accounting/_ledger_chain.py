@@ -12,6 +12,9 @@ from accounting._errors import LedgerConflict, LedgerCorrupt
 from accounting._ledger_rows import GENESIS, Event, Row, decode_mechanism
 from accounting._mechanism import Mechanism
 
+_ROUNDING = 1e-6
+"""Part of an epsilon by which two machines may differ."""
+
 
 class Key(NamedTuple):
     """What identifies a release within its silo."""
@@ -148,6 +151,22 @@ class Chain:
         except LedgerConflict as error:
             raise LedgerCorrupt(f"{place} says what no ledger would write: {error}") from error
 
+    def check_afforded(self) -> None:
+        """Price what was declared under each allowance anew; not done with each row, as it takes an accountant.
+
+        Raises:
+            LedgerCorrupt: when it costs more than the allowance, by more than rounding on another machine.
+        """
+        for (run, item), allowance in self.allowances.items():
+            if not allowance.affords(self.declared_for(run, item), slack=_ROUNDING):
+                raise LedgerCorrupt(
+                    f"Silo {self.silo!r}: {item!r} of run {run!r} costs more than its allowance: {allowance!r}."
+                )
+
+    def declared_for(self, run: str, item: str) -> list[Mechanism]:
+        """All that the run declared for one item."""
+        return [each.whole() for each in self.declared.get(run, ()) if each.item == item]
+
     def _apply(self, row: Row) -> None:
         match row.event:
             case Event.FIXED:
@@ -174,6 +193,11 @@ class Chain:
         declarations = self.declared.get(run, [])
         if any(each.item == row.item and each.same_law(mechanism) for each in declarations):
             raise LedgerConflict(f"Run {run!r} declared {row.item!r} by this mechanism to silo {self.silo!r} already.")
+        if (run, row.item) in self.allowances and any((key.run, key.item) == (run, row.item) for key in self.charges):
+            raise LedgerConflict(
+                f"Run {run!r} has charged {row.item!r} under an allowance to silo {self.silo!r} already; an allowance "
+                "bounds only laws that were declared before the first charge of its item."
+            )
         declaration = Declaration(item=row.item, mechanism=mechanism, rounds=row.rounds)
         if isinstance(mechanism, Allowance):
             self._take_allowance(run, mechanism, declaration)

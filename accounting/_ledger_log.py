@@ -95,6 +95,7 @@ class Log:
             accept(self.file.path, chains, row)
             if missing.get(row.silo) == row.hash:
                 del missing[row.silo]
+        check_afforded(self.file.path, chains)
         if missing:
             silo, head = min(missing.items())
             raise LedgerCorrupt(
@@ -146,7 +147,7 @@ def accept(path: Path, chains: dict[str, Chain], row: Row) -> None:
 
 
 def replay(path: Path, rows: Iterable[Row]) -> dict[str, Chain]:
-    """The chains that these rows form.
+    """The chains that these rows form, with what they declared under allowances priced anew.
 
     Raises:
         LedgerCorrupt: naming the file and the first row that is wrong.
@@ -154,4 +155,18 @@ def replay(path: Path, rows: Iterable[Row]) -> dict[str, Chain]:
     chains: dict[str, Chain] = {}
     for row in rows:
         accept(path, chains, row)
+    check_afforded(path, chains)
     return chains
+
+
+def check_afforded(path: Path, chains: Mapping[str, Chain]) -> None:
+    """Price anew what the chains declared under allowances.
+
+    Raises:
+        LedgerCorrupt: naming the file, when a declaration costs more than its allowance.
+    """
+    for chain in chains.values():
+        try:
+            chain.check_afforded()
+        except LedgerCorrupt as error:
+            raise LedgerCorrupt(f"{path}: {error}") from error

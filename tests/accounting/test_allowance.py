@@ -14,19 +14,26 @@ from scipy.special import ndtr
 
 from accounting import (
     Allowance,
+    ApproximateEpsilon,
     Charge,
     DiscreteLaplace,
     Disjoint,
     Federation,
     Ledger,
     LedgerConflict,
+    LedgerCorrupt,
     Mechanism,
+    PureEpsilon,
     Relation,
     SampledGaussian,
     calibrate_noise_multiplier,
     epsilon,
 )
 from accounting._ledger import Admit
+from accounting._ledger_exports import read_json, write_json
+from accounting._ledger_files import LedgerFile
+from accounting._ledger_log import replay
+from accounting._ledger_rows import GENESIS, Row
 
 ADD_OR_REMOVE = Relation.ADD_OR_REMOVE_ONE
 SIZE_EPSILON, EPSILON, DELTA = 0.3, 0.7, 1e-5
@@ -207,3 +214,105 @@ def test_a_budget_counts_the_allowance_once(ledger: Ledger) -> None:
     charge(ledger, 1, admit=admit)
     charge(ledger, 2, admit=admit)
     assert seen == [(2, 0), (2, 0)]
+
+
+# A law chosen after the item's own first output: both courses fit the allowance, the strategy does not.
+FIRST = PureEpsilon(epsilon=0.2)
+SECOND = (PureEpsilon(epsilon=1.2), ApproximateEpsilon(epsilon=0.0, delta=0.0765973))
+NARROW = Allowance(item="update", epsilon=1.2, delta=0.0767)
+
+
+def response(epsilon: float, delta: float) -> list[tuple[float, float]]:
+    """The (epsilon, delta)-DP mechanism that gives most away, as atoms under P and Q (Kairouz, Oh, Viswanath 2015)."""
+    yes = (1 - delta) / (1 + math.exp(-epsilon))
+    no = 1 - delta - yes
+    return [(delta, 0.0), (yes, no), (no, yes), (0.0, delta)]
+
+
+def excess(atoms: Sequence[tuple[float, float]], factor: float) -> float:
+    return sum(max(one - factor * other, 0.0) for one, other in atoms)
+
+
+def narrow(ledger: Ledger) -> None:
+    ledger.declare("north", "run", 1, NARROW, item="training")
+    charge(ledger, 0, "training", NARROW)
+    ledger.declare("north", "run", 1, FIRST)
+
+
+def test_a_law_chosen_after_an_output_of_its_item_would_cost_more_than_each_course() -> None:
+    courses = [
+        [(p * each, q * other) for p, q in response(0.2, 0) for each, other in response(epsilon, delta)]
+        for epsilon, delta in ((1.2, 0.0), (0.0, 0.0765973))
+    ]
+    factor = math.exp(NARROW.epsilon)
+    assert all(excess(course, factor) <= NARROW.delta for course in courses)
+    chosen = sum(
+        p * max(excess(response(1.2, 0), factor * q / p), excess(response(0, 0.0765973), factor * q / p))
+        for p, q in response(0.2, 0)
+        if p > 0
+    )
+    assert chosen == pytest.approx(0.1111, abs=1e-4)
+
+
+@pytest.mark.parametrize("law", SECOND)
+def test_no_law_is_declared_under_an_allowance_after_the_first_charge_of_its_item(
+    ledger: Ledger, law: Mechanism
+) -> None:
+    narrow(ledger)
+    first = charge(ledger, 1, mechanism=FIRST)
+    for end in (lambda: None, lambda: ledger.release(first, executed=1, output="o")):
+        end()
+        head = ledger.head("north")
+        with pytest.raises(LedgerConflict, match="declared before the first charge"):
+            ledger.declare("north", "run", 1, law)
+        assert ledger.head("north") == head
+    ledger.declare("north", "run", 1, FIRST)
+    ledger.declare("north", "run", 1, law, item="other")
+    assert ledger.verify() == {"north": ledger.head("north")}
+
+
+@pytest.mark.parametrize("law", SECOND)
+def test_both_laws_may_be_declared_before_the_first_charge_where_they_fit(ledger: Ledger, law: Mechanism) -> None:
+    narrow(ledger)
+    ledger.declare("north", "run", 1, law)
+    charge(ledger, 1, mechanism=FIRST)
+    charge(ledger, 2, mechanism=law)
+    assert ledger.charged("north") == [NARROW]
+
+
+def forged(ledger: Ledger, tmp_path: Path, event: str, change: Callable[[Row], Row]) -> Path:
+    """An export whose rows after one of some event are as a ledger without rules would have sealed them."""
+    source = tmp_path / "forged.json"
+    ledger.export_json(source)
+    rows, head = [], GENESIS
+    for row in read_json(source):
+        row = (change(row) if row.event == event else row)._replace(previous=head)
+        rows.append(row._replace(hash=row.digest()))
+        head = rows[-1].hash
+    write_json(source, rows)
+    return source
+
+
+def test_an_import_refuses_a_chain_that_declared_a_law_after_the_first_charge(ledger: Ledger, tmp_path: Path) -> None:
+    narrow(ledger)
+    charge(ledger, 1, mechanism=FIRST)
+    ledger.declare("north", "run", 1, SECOND[0], item="other")
+    source = forged(
+        ledger, tmp_path, "declared", lambda row: row._replace(item="update") if row.item == "other" else row
+    )
+    with pytest.raises(LedgerCorrupt, match="declared before the first charge"):
+        Ledger.import_json(source, tmp_path / "new.db")
+
+
+def test_a_chain_that_declared_more_than_its_allowance_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    narrow(ledger)
+    assert replay(tmp_path, read_json(forged(ledger, tmp_path, "declared", lambda row: row)))
+    source = forged(ledger, tmp_path, "declared", lambda row: row._replace(rounds=30) if row.item == "update" else row)
+    with pytest.raises(LedgerCorrupt, match="more than its allowance"):
+        Ledger.import_json(source, tmp_path / "new.db")
+    file = LedgerFile.open(tmp_path / "new.db", create=True, read_only=False)
+    with file.transaction():
+        file.append(1, read_json(source))
+    file.close()
+    with Ledger.open(tmp_path / "new.db") as other, pytest.raises(LedgerCorrupt, match="more than its allowance"):
+        other.verify()
