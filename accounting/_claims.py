@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from accounting._bounded import FAINTEST_LOSS, BoundedPair
 from accounting._errors import InvalidValue, Unsupported
 from accounting._mechanism import Mechanism
-from accounting._pairs import IDENTICAL, DiscretePair, Pair
+from accounting._pairs import IDENTICAL, Pair, ResponsePair
 from accounting._relations import Directions, Relation
 from accounting._validate import check_count, check_in_range
 
@@ -87,7 +87,7 @@ class PureEpsilon(Claim):
         check_in_range(low=0, high=math.inf, high_open=True, epsilon=self.epsilon)
 
     def pairs(self, relation: Relation) -> Directions[Pair]:
-        pair = _worst_pair(self.group(relation) * self.epsilon, 0.0)
+        pair = ResponsePair(self.group(relation) * self.epsilon)
         return Directions(remove=pair, add=pair)
 
 
@@ -115,11 +115,11 @@ class ApproximateEpsilon(Claim):
         check_in_range(low=0, high=1, delta=self.delta)
 
     def pairs(self, relation: Relation) -> Directions[Pair]:
-        pair = _worst_pair(self.epsilon, self.delta)
+        pair = ResponsePair(self.epsilon, self.delta)
         if self.group(relation) == 2:
             exponential = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
             delta = min(1.0, (1 + exponential) * self.delta) if self.delta > 0 else 0.0
-            pair = _worst_pair(2 * self.epsilon, delta)
+            pair = ResponsePair(2 * self.epsilon, delta)
         return Directions(remove=pair, add=pair)
 
 
@@ -210,14 +210,4 @@ class NonPrivate(Mechanism):
     reason: str = ""
 
     def pairs(self, relation: Relation) -> Directions[Pair]:  # noqa: ARG002
-        return Directions(remove=_worst_pair(0.0, 1.0), add=_worst_pair(0.0, 1.0))
-
-
-def _worst_pair(epsilon: float, delta: float) -> Pair:
-    """The pair that attains (epsilon, delta)-DP: truth shown with probability delta, else randomised response.
-
-    Atoms in order: only under P, the answer yes, the answer no, only under Q.
-    """
-    yes = (1 - delta) / (1 + math.exp(-epsilon))
-    no = (1 - delta) * math.exp(-epsilon) / (1 + math.exp(-epsilon))
-    return DiscretePair(p=(delta, yes, no, 0.0), q=(0.0, no, yes, delta))
+        return Directions(remove=ResponsePair(0.0, 1.0), add=ResponsePair(0.0, 1.0))

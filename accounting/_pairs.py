@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting._errors import InvalidValue
+from accounting._validate import check_in_range
 
 Array = NDArray[np.float64]
 
@@ -46,6 +47,11 @@ class Pair(ABC):
     def infinite_mass(self) -> float:
         """P-mass at infinite loss."""
         return 0.0
+
+    @property
+    def greatest_finite_loss(self) -> float:
+        """The supremum of the finite privacy losses, at least 0; inf where they are unbounded."""
+        return self.greatest_loss
 
     @property
     def suits_pld(self) -> bool:
@@ -131,9 +137,57 @@ def _exp_remainder(x: Array) -> Array:
     return np.asarray(np.polyval([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], x), dtype=np.float64)
 
 
+class _Atoms(Pair):
+    """Two laws on finitely many atoms."""
+
+    @abstractmethod
+    def _finite(self) -> tuple[Array, Array, Array]:
+        """Loss, P-mass and Q-mass of each atom that both laws have."""
+
+    @property
+    @abstractmethod
+    def _exact(self) -> bool:
+        """Whether the Q-masses of finite losses sum to 1 and are exact enough to take cumulants from."""
+
+    @property
+    def greatest_loss(self) -> float:
+        return math.inf if self.infinite_mass > 0 else self.greatest_finite_loss
+
+    @property
+    def greatest_finite_loss(self) -> float:
+        return max(float(np.max(self._finite()[0], initial=0.0)), 0.0)
+
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        losses, p, _ = self._finite()
+        if losses.size == 0:
+            return 0.0, 0.0
+        ascending = np.argsort(losses)
+        losses, p = losses[ascending], p[ascending]
+        low = int(np.searchsorted(np.cumsum(p), tail, side="right"))
+        high = losses.size - 1 - int(np.searchsorted(np.cumsum(p[::-1]), tail, side="right"))
+        return float(losses[min(low, losses.size - 1)]), float(losses[max(high, 0)])
+
+    def masses(self, edges: Array) -> LossMasses:
+        losses, p, q = self._finite()
+        bins = np.searchsorted(edges, losses, side="left")
+        size = edges.size + 1
+        return LossMasses(
+            p=np.bincount(bins, weights=p, minlength=size).astype(np.float64),
+            q=np.bincount(bins, weights=q, minlength=size).astype(np.float64),
+            p_infinite=self.infinite_mass,
+            q_infinite=self.reversed().infinite_mass,
+        )
+
+    def cumulants(self, tilts: Array) -> Array:
+        losses, p, q = self._finite()
+        if not self._exact:
+            return log_sum(tilts[:, None] * losses, p)
+        return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses), q))
+
+
 @dataclass(frozen=True)
-class DiscretePair(Pair):
-    """Two laws on finitely many atoms.
+class DiscretePair(_Atoms):
+    """Two laws on finitely many atoms, given by their masses.
 
     Args:
         p, q: mass of each atom under P and under Q; each sums to 1.
@@ -163,45 +217,69 @@ class DiscretePair(Pair):
         return np.where(near, np.log1p(np.where(near, p - q, 0.0) / q), np.log(p) - np.log(q)), p, q
 
     @property
-    def greatest_loss(self) -> float:
-        if self.infinite_mass > 0:
-            return math.inf
-        return float(np.max(self._finite()[0]))
+    def _exact(self) -> bool:
+        return min(self.p + self.q) > 0
 
     @property
     def infinite_mass(self) -> float:
         return math.fsum(p for p, q in zip(self.p, self.q, strict=True) if q == 0)
 
-    def loss_range(self, tail: float) -> tuple[float, float]:
-        losses, p, _ = self._finite()
-        if losses.size == 0:
-            return 0.0, 0.0
-        ascending = np.argsort(losses)
-        losses, p = losses[ascending], p[ascending]
-        low = int(np.searchsorted(np.cumsum(p), tail, side="right"))
-        high = losses.size - 1 - int(np.searchsorted(np.cumsum(p[::-1]), tail, side="right"))
-        return float(losses[min(low, losses.size - 1)]), float(losses[max(high, 0)])
-
-    def masses(self, edges: Array) -> LossMasses:
-        losses, p, q = self._finite()
-        bins = np.searchsorted(edges, losses, side="left")
-        q_infinite = math.fsum(q for p, q in zip(self.p, self.q, strict=True) if p == 0)
-        size = edges.size + 1
-        return LossMasses(
-            p=np.bincount(bins, weights=p, minlength=size).astype(np.float64),
-            q=np.bincount(bins, weights=q, minlength=size).astype(np.float64),
-            p_infinite=self.infinite_mass,
-            q_infinite=q_infinite,
-        )
-
-    def cumulants(self, tilts: Array) -> Array:
-        losses, p, q = self._finite()
-        if losses.size < len(self.p):
-            return log_sum(tilts[:, None] * losses, p)
-        return np.logaddexp(0.0, log_sum(log_excess(tilts[:, None], losses), q))
-
     def reversed(self) -> "DiscretePair":
         return DiscretePair(self.q, self.p)
+
+
+_LEAST_SUITABLE_RESPONSE = 1e-6
+_LARGEST_EXACT_RESPONSE = 30.0
+
+
+@dataclass(frozen=True)
+class ResponsePair(_Atoms):
+    """Randomised response that shows the truth with some probability: the worst (epsilon, delta)-DP release.
+
+    Its greatest finite loss is exactly epsilon, which masses would round, and lose where e^-epsilon underflows.
+
+    Args:
+        epsilon: in [0, inf).
+        revealed: the probability in [0, 1] that the truth is shown: the P-mass at loss inf, and Q-mass at -inf.
+
+    References: Kairouz, Oh, Viswanath 2015, Theorem 3.1.
+
+    ```
+    >>> ResponsePair(0.5, revealed=1e-6).greatest_finite_loss
+    0.5
+
+    ```
+    """
+
+    epsilon: float
+    revealed: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_in_range(low=0, high=math.inf, high_open=True, epsilon=self.epsilon)
+        check_in_range(low=0, high=1, revealed=self.revealed)
+
+    def _finite(self) -> tuple[Array, Array, Array]:
+        if self.revealed == 1:
+            return np.zeros(0), np.zeros(0), np.zeros(0)
+        yes = (1 - self.revealed) / (1 + math.exp(-self.epsilon))
+        no = yes * math.exp(-self.epsilon)
+        return np.array([self.epsilon, -self.epsilon]), np.array([yes, no]), np.array([no, yes])
+
+    @property
+    def _exact(self) -> bool:
+        return self.revealed == 0 and self.epsilon < _LARGEST_EXACT_RESPONSE
+
+    @property
+    def infinite_mass(self) -> float:
+        return self.revealed
+
+    @property
+    def suits_pld(self) -> bool:
+        """Not where rounding two masses near 1/2 moves a step's mean loss by a visible part of epsilon^2."""
+        return self.epsilon == 0 or self.epsilon >= _LEAST_SUITABLE_RESPONSE
+
+    def reversed(self) -> "ResponsePair":
+        return self
 
 
 IDENTICAL = DiscretePair((1.0,), (1.0,))

@@ -16,6 +16,7 @@ from accounting import (
     Mechanism,
     MultiRecordSampledGaussian,
     Pair,
+    PureEpsilon,
     RandomisedResponse,
     Relation,
     SampledGaussian,
@@ -242,3 +243,10 @@ def test_individuals_are_covered_only_where_the_price_says_so() -> None:
     capped = MultiRecordSampledGaussian(sampling_rate=0.1, noise_multiplier=1, records=3)
     assert capped.covers(3)
     assert not capped.covers(4)
+
+
+@pytest.mark.parametrize(("claim", "steps"), [(1e-17, 10**15), (1e-12, 10**12), (0.1, 10), (800.0, 3), (1e5, 2)])
+def test_a_pure_claim_is_its_own_greatest_loss_however_small_or_large(claim: float, steps: int) -> None:
+    release = PureEpsilon(epsilon=claim, steps=steps)
+    assert epsilon([release], relation=Relation.ADD_OR_REMOVE_ONE, delta=0.0).epsilon == claim * steps
+    assert epsilon([release], relation=Relation.ADD_OR_REMOVE_ONE, delta=1e-5).epsilon <= claim * steps

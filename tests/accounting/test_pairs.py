@@ -14,7 +14,7 @@ from scipy.stats import norm
 from accounting._errors import InvalidValue
 from accounting._gaussian import gaussian_pairs
 from accounting._gaussian_pairs import MixturePair, SampledPair, SampledReplacePair
-from accounting._pairs import IDENTICAL, DiscretePair, Pair
+from accounting._pairs import IDENTICAL, DiscretePair, Pair, ResponsePair
 from accounting._relations import Relation
 
 BINOMIAL = MixturePair(sigma=1.3, means=(0.0, 1.0, 2.0, 3.0), p=(0.729, 0.243, 0.027, 0.001), q=(1.0, 0.0, 0.0, 0.0))
@@ -29,6 +29,9 @@ PAIRS: list[Pair] = [
     BINOMIAL.reversed(),
     DiscretePair((0.7, 0.2, 0.1), (0.1, 0.2, 0.7)),
     DiscretePair((0.9, 0.1, 0.0), (0.9, 0.0, 0.1)),
+    ResponsePair(0.5),
+    ResponsePair(2.0, revealed=0.01),
+    ResponsePair(800.0),
 ]
 
 
@@ -230,3 +233,14 @@ def test_pairs_that_are_none_are_refused(bad: object) -> None:
     assert callable(bad)
     with pytest.raises(InvalidValue):
         bad()
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.3, 5.0, 29.0, 31.0, 600.0])
+def test_randomised_response_is_its_two_atoms(epsilon: float) -> None:
+    pair, tilts = ResponsePair(epsilon), np.array([1e-4, 0.5, 3.0, 200.0])
+    with mp.workdps(80):
+        yes = 1 / (1 + mp.e ** -mp.mpf(epsilon))
+        truth = [
+            mp.log(yes * mp.e ** (t * mp.mpf(epsilon)) + (1 - yes) * mp.e ** (-t * mp.mpf(epsilon))) for t in tilts
+        ]
+    assert pair.cumulants(tilts) == pytest.approx([float(value) for value in truth], rel=1e-10)
