@@ -213,6 +213,7 @@ class Federation:
             delta=delta,
             unit=self.unit,
             relation=self.relation,
+            membership=self.membership.sentence(),
             method=answer.method,
             upper_bound=answer.upper_bound,
             worst=answer.exposure.silos,

@@ -54,6 +54,7 @@ class Guarantee:
         delta: in [0, 1].
         unit: what is protected.
         relation: how neighbouring datasets differ.
+        membership: which silos may hold the unit, as a sentence.
         method: ``pld`` or ``rdp``.
         upper_bound: whether the number may be well above what the composition of the same releases really gives; False
             for PLD of every exposure, which is rounded up by 0.1% or so.
@@ -71,6 +72,7 @@ class Guarantee:
     delta: float
     unit: Unit
     relation: Relation
+    membership: str
     method: str
     upper_bound: bool
     worst: tuple[str, ...]
@@ -96,7 +98,8 @@ class Guarantee:
         verb = _VERBS[self.relation]
         what = f"any one {self.unit}"
         method = _METHODS[self.method] + ", an upper bound" * self.upper_bound
-        end = f"Relation: {self.relation}; unit: {self.unit}; method: {method}; {self._worst_phrase()}."
+        where = self.membership[:1].lower() + self.membership[1:].rstrip(".")
+        end = f"Relation: {self.relation}; unit: {self.unit}; {where}; method: {method}; {self._worst_phrase()}."
         if math.isinf(self.epsilon) or self.delta >= 1:
             shown = "1" if self.delta >= 1 else _ceil(self.delta, 6)
             why = "" if self.delta >= 1 else " no finite epsilon bounds what was released"
@@ -130,6 +133,7 @@ class Guarantee:
             "delta": self.delta,
             "unit": str(self.unit),
             "relation": str(self.relation),
+            "membership": self.membership,
             "method": self.method,
             "upper_bound": self.upper_bound,
             "worst": list(self.worst),
@@ -157,6 +161,7 @@ class Guarantee:
                 delta=float(cast(float, values["delta"])),
                 unit=Unit.parse(cast(str, values["unit"])),
                 relation=Relation(cast(str, values["relation"])),
+                membership=str(values["membership"]),
                 method=str(values["method"]),
                 upper_bound=bool(values["upper_bound"]),
                 worst=tuple(cast(Sequence[str], values["worst"])),

@@ -1,6 +1,7 @@
 """Pricing and checking files that lie around: ledgers, events files, exports of hashed ids."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -67,7 +68,8 @@ def account_ledgers(
     Args:
         paths: ledgers, or folders with one.
         delta, epsilon: at most one; without either, `DEFAULT_DELTA`.
-        relation, membership: in place of what the ledgers fixed; needed where they fixed nothing.
+        relation: in place of what the ledgers fixed; needed where they fixed nothing.
+        membership: likewise, and no narrower than what they fixed.
         method: ``auto``, ``pld`` or ``rdp``.
 
     Raises:
@@ -82,7 +84,7 @@ def account_ledgers(
         fixed = _fixed(ledgers)
         federation = Federation.from_ledger(
             ledgers,
-            parse_membership(_term("membership", membership, fixed)),
+            _membership(_term("membership", membership, fixed), fixed),
             _relation(_term("relation", relation, fixed), fixed),
             Unit.parse(fixed.get("unit", "record")),
             participation_reacts=fixed.get("participation", FIXED) == REACTS,
@@ -159,6 +161,18 @@ def _term(name: str, given: str | None, fixed: Mapping[str, str]) -> str:
     if value is None:
         raise InvalidValue(f"The ledgers fixed no {name}; give one with --{name}.")
     return value
+
+
+def _membership(text: str, fixed: Mapping[str, str]) -> Membership:
+    """The membership of this name, unless the ledgers were kept under a wider one."""
+    membership = parse_membership(text)
+    kept = fixed.get("membership")
+    if kept is not None and parse_membership(kept).cap(sys.maxsize) > membership.cap(sys.maxsize):
+        raise InvalidValue(
+            f"The ledgers were kept under the membership {kept}: individuals may be in more silos than {text} allows, "
+            f"and a price under it would be too small. Give {kept} or a wider one (disjoint < at-most:M < unknown)."
+        )
+    return membership
 
 
 def _relation(text: str, fixed: Mapping[str, str]) -> Relation:

@@ -7,13 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from accounting import Disjoint, Federation, Gaussian, Guarantee, InvalidValue, Relation, Unit
+from accounting import (
+    AtMost,
+    Disjoint,
+    Federation,
+    Gaussian,
+    Guarantee,
+    InvalidValue,
+    Membership,
+    Relation,
+    Sets,
+    Unit,
+    Unknown,
+)
 
 EXAMPLE = Guarantee(
     epsilon=1.23456,
     delta=1e-5,
     unit=Unit(),
     relation=Relation.ADD_OR_REMOVE_ONE,
+    membership="The unit is in one silo only.",
     method="pld",
     upper_bound=False,
     worst=("north",),
@@ -35,6 +48,21 @@ def test_the_sentence_names_unit_relation_method_scope_and_numbers() -> None:
         assert part in sentence
     assert "the server together with all silos that do not hold it" in sentence
     assert "every released byte" in sentence
+
+
+@pytest.mark.parametrize(
+    ("membership", "said"),
+    [
+        (Disjoint(), "; the unit is in one silo only; "),
+        (AtMost(2), "; the unit is in at most 2 silos; "),
+        (Sets([["a", "b"]]), "; the unit is in silos of one declared set only (a, b); "),
+        (Unknown(), "; nothing is assumed about which silos hold the unit; "),
+    ],
+)
+@pytest.mark.parametrize("sigma", [0.0, 1.0])
+def test_the_sentence_says_which_silos_may_hold_the_unit(membership: Membership, said: str, sigma: float) -> None:
+    silos = {silo: [Gaussian(noise_multiplier=sigma)] for silo in ("a", "b")}
+    assert said in Federation(silos, membership, Relation.ADD_OR_REMOVE_ONE).guarantee(delta=1e-5).sentence()
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.01234567, 1.23456, 6.8999, 9.87654, 123.456])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from accounting import Gaussian, Ledger
 from scenarios.cli import main
 
 
@@ -129,6 +130,37 @@ def test_account_answers_a_run_by_its_own_terms(scenario_file: Path, tmp_path: P
     assert "sizes are public" in capsys.readouterr().err
     assert call(monkeypatch, "account", folder, "--membership", "unknown", "--delta", "1e-3", "--json") == 0
     assert json.loads(capsys.readouterr().out)["epsilon"] > 1.3 * answer["epsilon"]
+
+
+FIXED = {"relation": "add-or-remove-one", "unit": "record", "participation": "fixed"}
+WIDER = ["disjoint", "at-most:2", "at-most:3", "unknown"]
+
+
+@pytest.mark.parametrize("kept", WIDER)
+@pytest.mark.parametrize("asked", WIDER)
+def test_account_takes_no_membership_narrower_than_the_ledger_fixed(
+    tmp_path: Path, monkeypatch, capsys, kept: str, asked: str
+) -> None:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        for silo in ("north", "south"):
+            for name, value in (FIXED | {"membership": kept}).items():
+                ledger.fix(silo, name, value)
+            ledger.charge(
+                silo=silo,
+                run="r",
+                round=1,
+                attempt=0,
+                item="update",
+                mechanism=Gaussian(noise_multiplier=9),
+                request="q",
+            )
+    narrower = WIDER.index(asked) < WIDER.index(kept)
+    code = call(monkeypatch, "account", str(tmp_path), "--membership", asked, "--json")
+    said = capsys.readouterr()
+    assert code == (2 if narrower else 0)
+    if narrower:
+        assert f"kept under the membership {kept}" in " ".join(said.err.split())
+        assert said.out == ""
 
 
 def test_account_answers_an_events_file(tmp_path: Path, monkeypatch, capsys) -> None:
