@@ -203,6 +203,10 @@ class ChoicePair(Pair):
         return math.fsum(weight * pair.infinite_mass for weight, pair in self.parts)
 
     @property
+    def greatest_finite_loss(self) -> float:
+        return max(pair.greatest_finite_loss for _, pair in self.parts)
+
+    @property
     def suits_pld(self) -> bool:
         return all(pair.suits_pld for _, pair in self.parts)
 

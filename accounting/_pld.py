@@ -29,6 +29,8 @@ _DELTA_ACCURACY = 1e-3
 """Part of delta by which the grid may be too large."""
 _LEAST_DELTA = 1e-280
 _ATTEMPTS = 5
+_EQUAL = 8e-16
+"""Part of delta up to which it and the mass at infinite loss, both rounded, are taken for equal."""
 
 
 def _log_delta(epsilon: float, tilts: Array, cumulants: Array) -> Array:
@@ -46,7 +48,8 @@ class LossDistribution:
     |---|---|
     | nothing composed, or only pairs with P = Q | epsilon 0 at any delta |
     | delta = 0 | the greatest loss, exactly; inf where unbounded |
-    | delta at or below the mass at infinite loss | inf |
+    | delta below the mass at infinite loss | inf |
+    | delta equal to it, but for 8e-16 of itself by which both are rounded | the greatest finite loss |
     | delta = 1 | 0 |
 
     References: Sommer, Meiser, Mohammadi 2019; Koskela, Jälkö, Honkela 2020; Doroshenko and others 2022.
@@ -58,18 +61,26 @@ class LossDistribution:
         self._curve = CumulantCurve(self.parts)
         self.steps = sum(count for _, count in self.parts)
         self.greatest_loss = greatest_loss(self.parts)
+        self._greatest_finite_loss = sum(count * pair.greatest_finite_loss for pair, count in self.parts)
         certain = any(pair.infinite_mass >= 1 for pair, _ in self.parts)
-        finite = 0.0 if certain else math.exp(sum(n * math.log1p(-pair.infinite_mass) for pair, n in self.parts))
-        self.infinite_mass = 1.0 - finite
+        log_finite = -math.inf if certain else sum(n * math.log1p(-pair.infinite_mass) for pair, n in self.parts)
+        self.infinite_mass = -math.expm1(log_finite)
+        if self._single is not None:
+            self.infinite_mass = self._single.infinite_mass
 
     def chernoff_epsilon(self, delta: float) -> float:
         """A quick bound on `epsilon`, from cumulants alone: what Renyi accounting with a grid of tilts would say."""
-        left = delta - self.infinite_mass
+        left = self._left(delta)
         if not self.parts or delta == 1:
             return 0.0
         if left <= _LEAST_DELTA:
-            return self.greatest_loss
-        return max(min(self._estimate(left)[0], self.greatest_loss), 0.0)
+            return self.greatest_loss if left < 0 else self._greatest_finite_loss
+        return max(min(self._estimate(left)[0], self._greatest_finite_loss), 0.0)
+
+    def _left(self, delta: float) -> float:
+        """What of delta the mass at infinite loss leaves, which rounding blurs: 0 where they may be equal."""
+        left = delta - self.infinite_mass
+        return 0.0 if abs(left) <= _EQUAL * delta else left
 
     def _estimate(self, left: float) -> tuple[float, float]:
         return self._curve.least(lambda t, k: (_log_delta(0.0, t, k) - math.log(left)) / t)
@@ -87,19 +98,22 @@ class LossDistribution:
         check_in_range(low=0, high=1, delta=delta)
         if not self.parts or delta == 1:
             return 0.0
-        left = delta - self.infinite_mass
+        left = self._left(delta)
         if left <= _LEAST_DELTA:
-            return self.greatest_loss
+            return self.greatest_loss if left < 0 else self._greatest_finite_loss
         estimate, slope = self._estimate(left)
         if self._single is not None:
-            return smallest(self._single.profile, delta, 0.0, min(estimate + 1e-9, self.greatest_loss))
-        best, low, coarse = min(estimate, self.greatest_loss), 0.7 * estimate, None
+            return smallest(self._single.profile, delta, 0.0, min(estimate + 1e-9, self._greatest_finite_loss))
+        best, coarse = min(estimate, self._greatest_finite_loss), None
+        low = 0.7 * best
         for _ in range(_ATTEMPTS):
-            if best <= 0:
+            if not 0 < best < math.inf:
                 break
             interval = self._interval(slope, max(accuracy * best, _LEAST_ERROR))
             grid = self._compose(best, low, left, interval, coarse)
             found = grid.epsilon(delta)
+            if found is not None and found[0] == math.inf:
+                break
             if found is None:
                 best, low = min(best, grid.loss(0)), 0.0
             else:

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from mechanism_examples import ALL, EXAMPLES, NOT_MONOTONE, STRATEGIES, UNORDERED, WEAKER, has_pairs, supports
 
 from accounting import (
+    ApproximateEpsilon,
     Exponential,
+    Gaussian,
     InvalidValue,
+    Laplace,
     Mechanism,
     MultiRecordSampledGaussian,
     Pair,
@@ -250,3 +253,18 @@ def test_a_pure_claim_is_its_own_greatest_loss_however_small_or_large(claim: flo
     release = PureEpsilon(epsilon=claim, steps=steps)
     assert epsilon([release], relation=Relation.ADD_OR_REMOVE_ONE, delta=0.0).epsilon == claim * steps
     assert epsilon([release], relation=Relation.ADD_OR_REMOVE_ONE, delta=1e-5).epsilon <= claim * steps
+
+
+@pytest.mark.parametrize("revealed", [1e-5, 7e-6, 3e-6, 1e-6, 2e-7, 1e-8])
+def test_at_the_mass_of_infinite_loss_epsilon_is_the_greatest_finite_loss(revealed: float) -> None:
+    def at(target: float, claim: float, *others: Mechanism) -> float:
+        releases = [ApproximateEpsilon(epsilon=claim, delta=revealed), *others]
+        return epsilon(releases, relation=Relation.ADD_OR_REMOVE_ONE, delta=target).epsilon
+
+    assert at(revealed, 1.0) == 1.0
+    assert at(revealed, 1.9, Laplace(scale=10.0)) == 2.0
+    assert at(revealed, 0.1, Gaussian(noise_multiplier=1.0)) == math.inf
+    for factor in (1 + 1e-15, 1 + 1e-14, 1 + 1e-12, 1 + 1e-9, 1 + 1e-3):
+        assert at(revealed * factor, 1.9, Laplace(scale=10.0)) <= 2.0
+        assert at(revealed * factor, 0.1, Gaussian(noise_multiplier=1.0)) > 4
+    assert at(revealed * (1 - 1e-14), 1.9, Laplace(scale=10.0)) == math.inf
