@@ -161,8 +161,9 @@ class LossDistribution:
         rate = false_positive_rate
         if not self.parts or rate == 1:
             return rate
-        if rate <= _LEAST_DELTA:
-            return min(self.infinite_mass + _LEAST_DELTA, 1.0) if rate > 0 else self.infinite_mass
+        if rate == 0:
+            return self.infinite_mass
+        rate = max(rate, _LEAST_DELTA)
         loss, slope = self._curve.least(lambda t, k: (k - math.log(rate)) / (t + 1))
         backwards = CumulantCurve(tuple((pair.reversed(), count) for pair, count in self.parts))
         depth, _ = backwards.least(lambda t, k: (k - math.log1p(-rate)) / t)

@@ -330,3 +330,14 @@ def test_replacement_costs_less_than_two_independent_changes() -> None:
     assert (
         epsilon_from_renyi(ORDERS, steps * SampledReplacePair(sigma=sigma, sampling_rate=q).renyi(ORDERS), delta) > own
     )
+
+
+@pytest.mark.parametrize("rate", [1e-279, 1e-280, 1e-281, 1e-300, 5e-324])
+def test_power_at_the_faintest_rates_is_not_below_the_truth(rate: float) -> None:
+    """A Gaussian of mu = 63: 1 - G_mu(rate) is almost 1 even at rates near the least float."""
+    mu = math.sqrt(10) / 0.05
+    ours = LossDistribution([(SampledPair(sigma=0.05, sampling_rate=1 - 1e-12), 10)]).true_positive_rate(rate)
+    with mp.workdps(40):
+        quantile = mp.findroot(lambda x: mp.log(mp.erfc(-x / mp.sqrt(2)) / 2) - mp.log(mp.mpf(rate)), -37)
+        truth = float(mp.ncdf(quantile + mu))
+    assert truth * (1 - 1e-9) <= ours <= 1
