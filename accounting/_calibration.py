@@ -149,12 +149,14 @@ def _search(
 def _largest(cost: Cost, target: float, low: float, high: float, start: float, accuracy: float) -> float | None:
     """The largest value whose cost is at most the target, for a cost that grows; None where that of `low` is more.
 
-    Secants in logarithms, kept inside the bracket; its middle where they leave it or stall.
+    Secants in logarithms, kept inside the bracket; its middle where they leave it or stall. Every value returned has
+    been priced and found affordable, also where the attempts run out.
     """
     aim = math.log(target) + math.log1p(-accuracy / 2)
     bottom, top = math.log(low), math.log(high)
     below, above = bottom, top
     x, slope, last = min(max(math.log(start), bottom), top), 1.5, None
+    affordable: float | None = None
     for attempt in range(_ATTEMPTS):
         value = min(max(math.exp(x), low), high)
         price = cost(value)
@@ -166,7 +168,7 @@ def _largest(cost: Cost, target: float, low: float, high: float, start: float, a
         else:
             if price >= (1 - accuracy) * target or x >= top or above - x < _FINEST:
                 return value
-            below = x
+            below, affordable = x, value
         if y is not None and last is not None and x != last[0]:
             slope = min(max((y - last[1]) / (x - last[0]), 0.2), 50.0)
         last = last if y is None else (x, y)
@@ -178,4 +180,4 @@ def _largest(cost: Cost, target: float, low: float, high: float, start: float, a
             x = min(max(x, bottom), top) if one_sided else (below + above) / 2
         if attempt % 5 == 4:
             x = (below + above) / 2
-    return math.exp(below)
+    return low if affordable is None and cost(low) <= target else affordable

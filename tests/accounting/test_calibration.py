@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting._accountant import epsilon
-from accounting._calibration import calibrate_noise_multiplier, calibrate_rounds, calibrate_sampling_rate
+from accounting._calibration import _largest, calibrate_noise_multiplier, calibrate_rounds, calibrate_sampling_rate
 from accounting._errors import InvalidValue
 from accounting._gaussian import Gaussian, SampledGaussian
 from accounting._relations import Relation
@@ -89,3 +89,23 @@ def test_the_sampling_rate_is_the_largest_that_fits() -> None:
     assert calibrate_sampling_rate(make, epsilon=1e3, delta=1e-6, relation=REMOVE) == 1.0
     bare = lambda _: [Gaussian(noise_multiplier=0.0)]  # noqa: E731
     assert calibrate_sampling_rate(bare, epsilon=1.0, delta=1e-6, relation=REMOVE) == 0.0
+
+
+@pytest.mark.parametrize("start", [1e-6, 1.0, 1e3])
+def test_no_value_is_found_where_none_is_affordable(start: float) -> None:
+    """However little too much every value costs: an untested value is no answer."""
+    assert _largest(lambda _: 1 + 1e-13, 1.0, 1e-6, 1e3, start, 5e-4) is None
+    assert _largest(lambda value: 1 + 1e-13 + 1e-15 * value, 1.0, 1e-6, 1e3, start, 5e-4) is None
+
+
+@pytest.mark.parametrize("least", [1e-6, 2e-6, 1.0])
+def test_every_value_found_was_priced(least: float) -> None:
+    prices: dict[float, float] = {}
+
+    def cost(value: float) -> float:
+        prices[value] = 0.5 if value <= least else 1 + 1e-13
+        return prices[value]
+
+    found = _largest(cost, 1.0, 1e-6, 1e3, 1e3, 5e-4)
+    assert found is not None
+    assert prices[found] <= 1
