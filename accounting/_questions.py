@@ -44,6 +44,11 @@ class Question(ABC):
     def in_range(self, answer: float) -> bool:
         """Whether PLD may be asked, or believed, at this answer."""
 
+    @property
+    def least_believed(self) -> float:
+        """An upper bound on what is so small that PLD is not believed: the least answer at which it is."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class EpsilonAt(Question):
@@ -87,6 +92,10 @@ class DeltaAt(Question):
 
     def in_range(self, answer: float) -> bool:
         return answer >= SMALLEST_PLD_DELTA
+
+    @property
+    def least_believed(self) -> float:
+        return SMALLEST_PLD_DELTA
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ def bound(costs: Costs, cap: int, question: Question, method: Method, *, moves: 
                 raise
             value = None
         if value is not None:
+            value = value if method == "pld" else max(value, question.least_believed)
             answers.append(Answer(value=value, exposure=exposure, method="pld", upper_bound=True))
     return min(answers, key=lambda answer: answer.value)
 
@@ -146,21 +147,24 @@ def _price(costs: Costs, exposure: Exposure, question: Question, method: Method)
             raise
         return _by_renyi(costs, exposure, question)
     value = _worst_by_pld(parts, question, trust=method == "pld")
-    if value is not None:
+    if value is not None and (method == "pld" or question.in_range(value)):
         return Answer(value=value, exposure=exposure, method="pld", upper_bound=False)
+    renyi = _bounds(costs, [exposure], question)[0][0]
     pure = max(question.of_pure(greatest_loss(direction)) for direction in parts)
-    if pure < _bounds(costs, [exposure], question)[0][0]:
+    if pure < renyi:
         return Answer(value=pure, exposure=exposure, method="pld", upper_bound=False)
+    if value is not None and question.least_believed < renyi:
+        return Answer(value=question.least_believed, exposure=exposure, method="pld", upper_bound=True)
     return _by_renyi(costs, exposure, question)
 
 
 def _worst_by_pld(compositions: Sequence[Parts], question: Question, *, trust: bool = False) -> float | None:
-    """The worst answer over compositions by PLD; None where it cannot be trusted, unless it is to be all the same."""
+    """The worst answer over compositions by PLD; None where it is not to be asked, unless it is to be all the same.
+
+    An answer that is not in the question's range only says that the truth is not in it either.
+    """
     suits = all(pair.suits_pld for parts in compositions for pair, _ in parts) and question.in_range(1.0)
-    if not (suits or trust):
-        return None
-    value = max(_ask(parts, question) for parts in compositions)
-    return value if trust or question.in_range(value) else None
+    return max(_ask(parts, question) for parts in compositions) if suits or trust else None
 
 
 @lru_cache(maxsize=1 << 14)

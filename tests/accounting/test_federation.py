@@ -22,6 +22,7 @@ from accounting import (
     Ledger,
     LedgerError,
     Mechanism,
+    Membership,
     Method,
     MultiRecordSampledGaussian,
     PureEpsilon,
@@ -414,3 +415,13 @@ def test_where_participation_reacts_the_declared_schedule_is_the_price(ledger: L
 def test_a_silo_in_two_ledgers_is_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidValue, match="two ledgers"):
         Federation.from_ledger([ledger, ledger], Disjoint(), ADD_OR_REMOVE)
+
+
+@pytest.mark.parametrize("membership", [Disjoint(), AtMost(2)])
+def test_delta_never_grows_with_epsilon_even_where_renyi_takes_over(membership: Membership) -> None:
+    federation = Federation({"a": [sampled(0.01, 1.0, 500)], "b": [sampled(0.01, 1.1, 500)]}, membership, ADD_OR_REMOVE)
+    guarantees = [federation.guarantee(epsilon=2.5 + 0.4 * step) for step in range(14)]
+    deltas = [guarantee.delta for guarantee in guarantees]
+    assert deltas == sorted(deltas, reverse=True)
+    assert deltas[0] > 1e-9 > deltas[-1]
+    assert all(one.upper_bound for one in guarantees if one.delta <= 1e-9)
