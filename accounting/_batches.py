@@ -1,6 +1,7 @@
 """DP-SGD with batches that are not plain Poisson samples: of fixed size, of capped size, and shuffled.
 
-All three need a public shard size, so the sampled ones refuse add-or-remove-one.
+All three need a public shard size, so the sampled ones refuse add-or-remove-one; shuffled batches take it where their
+number is public by itself.
 """
 
 import math
@@ -104,22 +105,35 @@ class ShuffledGaussian(Mechanism):
 
     Args:
         noise_multiplier: standard deviation of each batch's noise over the clip norm C, in [0, inf).
+        batches: number of batches in each epoch, an integer >= 1, where it is public and does not follow from the
+            shard's size: every epoch releases so many, empty ones too. None: it follows from the size.
         steps: number of epochs, an integer >= 0.
 
     Formal guarantees: an epoch is one Gaussian of sensitivity C under zero-out, 2C under replace-one, and sqrt(5) C
     under add-or-remove-one with batches of fixed size: the last record takes the place of the one that left (2C in
     that batch) and leaves its own (C in the last batch).
+
+    Errors: add-or-remove-one without `batches` is refused with `Unsupported`. A number of batches that follows from the
+    size shows when a record opens a new batch, and no noise hides it.
     """
 
     name: ClassVar[str] = "shuffled-gaussian"
 
     noise_multiplier: float
+    batches: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.batches is not None:
+            check_count(low=1, batches=self.batches)
         check_in_range(low=0, high=math.inf, high_open=True, noise_multiplier=self.noise_multiplier)
 
     def pairs(self, relation: Relation) -> Directions[Pair]:
+        if relation is Relation.ADD_OR_REMOVE_ONE and self.batches is None:
+            raise Unsupported(
+                f"{self.name} needs a public number of batches under {relation}: one that follows from the shard's "
+                "size shows the record that opens a new batch. Give batches, or use zero-out."
+            )
         both = math.sqrt(5) if relation is Relation.ADD_OR_REMOVE_ONE else 1.0
         return gaussian_pairs(1.0, self.noise_multiplier / both, relation)
 

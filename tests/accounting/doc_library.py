@@ -116,7 +116,7 @@ def converted(budget: float) -> Route:
 
 
 def epochs(relation: Relation) -> Route:
-    return alone(ShuffledGaussian(noise_multiplier=4.0, steps=10), relation=relation)
+    return alone(ShuffledGaussian(noise_multiplier=4.0, batches=20, steps=10), relation=relation)
 
 
 LIBRARY: dict[str, Route] = {

@@ -42,7 +42,7 @@ EXAMPLES: dict[type[Mechanism], list[Mechanism]] = {
     TruncatedSampledGaussian: [
         TruncatedSampledGaussian(sampling_rate=0.1, batch_cap=22, shard_size=200, noise_multiplier=1.5)
     ],
-    ShuffledGaussian: [ShuffledGaussian(noise_multiplier=6.0)],
+    ShuffledGaussian: [ShuffledGaussian(noise_multiplier=6.0, batches=5)],
     Laplace: [Laplace(scale=4.0), Laplace(scale=3.0, replace_sensitivity=0.5, records=2)],
     SampledLaplace: [SampledLaplace(sampling_rate=0.2, scale=1.5)],
     DiscreteLaplace: [
@@ -152,7 +152,7 @@ STRATEGIES: dict[type[Mechanism], st.SearchStrategy[Mechanism]] = {
         shard_size=counts,
         noise_multiplier=noises,
     ),
-    ShuffledGaussian: st.builds(ShuffledGaussian, noise_multiplier=noises),
+    ShuffledGaussian: st.builds(ShuffledGaussian, noise_multiplier=noises, batches=st.none() | counts),
     Laplace: st.builds(Laplace, scale=noises, sensitivity=widths, replace_sensitivity=st.none() | widths),
     SampledLaplace: st.builds(SampledLaplace, sampling_rate=rates, scale=noises, sensitivity=widths),
     DiscreteLaplace: st.builds(DiscreteLaplace, scale=noises, sensitivity=small, replace_sensitivity=st.none() | small),

@@ -31,6 +31,7 @@ from accounting import (
     SampledGaussian,
     SampledLaplace,
     ShuffledGaussian,
+    Unsupported,
     ZeroConcentrated,
 )
 from accounting._accountant import delta, epsilon
@@ -95,7 +96,12 @@ def sampled(rate: float, event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
             dp_accounting.dp_event.DiscreteLaplaceDpEvent(1 / 8, 1),
             ADD_OR_REMOVE,
         ),
-        (ShuffledGaussian(noise_multiplier=8), ADD, dp_accounting.GaussianDpEvent(8 / math.sqrt(5)), ADD_OR_REMOVE),
+        (
+            ShuffledGaussian(noise_multiplier=8, batches=4),
+            ADD,
+            dp_accounting.GaussianDpEvent(8 / math.sqrt(5)),
+            ADD_OR_REMOVE,
+        ),
         (ShuffledGaussian(noise_multiplier=8), REPLACE, dp_accounting.GaussianDpEvent(4), ADD_OR_REMOVE),
     ],
     ids=lambda value: getattr(value, "name", None),
@@ -249,7 +255,18 @@ def test_shuffled_epochs_are_gaussians_of_their_sensitivity() -> None:
         def excess(at: float, mu: float = mu) -> float:
             return norm.cdf(mu / 2 - at / mu) - math.exp(at) * norm.cdf(-mu / 2 - at / mu) - TARGET
 
-        assert price(ShuffledGaussian(noise_multiplier=8), relation) == pytest.approx(brentq(excess, 0, 30), rel=1e-6)
+        assert price(ShuffledGaussian(noise_multiplier=8, batches=4), relation) == pytest.approx(
+            brentq(excess, 0, 30), rel=1e-6
+        )
+
+
+def test_shuffled_batches_whose_number_follows_from_the_size_have_no_price_under_add_or_remove() -> None:
+    """Four records in batches of two are two releases, five are three: the count alone tells them apart."""
+    with pytest.raises(Unsupported, match="public number of batches"):
+        price(ShuffledGaussian(noise_multiplier=8), ADD)
+    assert price(ShuffledGaussian(noise_multiplier=8), ZERO) == price(
+        ShuffledGaussian(noise_multiplier=8, batches=4), ZERO
+    )
 
 
 def test_nothing_prices_a_release_without_protection() -> None:
