@@ -21,7 +21,7 @@ import numpy as np
 from accounting._errors import InvalidValue
 from accounting._pairs import Array, LossMasses, Pair, log_excess, log_sum
 from accounting._quadrature import REACH, centres, crossings, panels
-from accounting._special import normal_cdf, normal_quantile
+from accounting._special import log_normal_cdf, normal_cdf, normal_quantile
 from accounting._validate import check_in_range
 
 _LEAST_SUITABLE_SIGMA = 0.05
@@ -182,6 +182,14 @@ class SampledPair(_ShiftedGaussians):
     @property
     def squared_shift(self) -> float:
         return self.sigma**-2 if self.sampling_rate == 1 else 0.0
+
+    def profile(self, epsilon: float) -> float:
+        if self.sampling_rate < 1:
+            return super().profile(epsilon)
+        # Balle, Wang 2018, Theorem 8, by logarithms: e^epsilon overflows where sigma is small.
+        x = self.sigma * epsilon
+        log_p, log_q = (log_normal_cdf(sign / (2 * self.sigma) - x) for sign in (1, -1))
+        return math.exp(log_p) * max(-math.expm1(min(epsilon + log_q - log_p, 0.0)), 0.0)
 
     def reversed(self) -> "SampledPair":
         return self if self.sampling_rate == 1 else replace(self, swapped=not self.swapped)

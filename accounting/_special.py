@@ -16,6 +16,11 @@ def normal_cdf(x: Array) -> Array:
     return np.asarray(_special.ndtr(x), dtype=np.float64)
 
 
+def log_normal_cdf(x: float) -> float:
+    """Logarithm of `normal_cdf`, also where that underflows."""
+    return float(_special.log_ndtr(x))
+
+
 def normal_quantile(probability: float) -> float:
     """Inverse of `normal_cdf`."""
     return float(_special.ndtri(probability))

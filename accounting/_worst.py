@@ -163,8 +163,13 @@ def _worst_by_pld(compositions: Sequence[Parts], question: Question, *, trust: b
 
     An answer that is not in the question's range only says that the truth is not in it either.
     """
-    suits = all(pair.suits_pld for parts in compositions for pair, _ in parts) and question.in_range(1.0)
+    suits = question.in_range(1.0) and all(map(_suit_pld, compositions))
     return max(_ask(parts, question) for parts in compositions) if suits or trust else None
+
+
+def _suit_pld(parts: Parts) -> bool:
+    """Whether PLD is known to be tight: on a grid, or by the closed form of plain Gaussians however little the noise."""
+    return all(pair.suits_pld for pair, _ in parts) or all(pair.squared_shift > 0 for pair, _ in parts)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -420,7 +420,7 @@ def test_a_silo_in_two_ledgers_is_refused(ledger: Ledger) -> None:
 @pytest.mark.parametrize("membership", [Disjoint(), AtMost(2)])
 def test_delta_never_grows_with_epsilon_even_where_renyi_takes_over(membership: Membership) -> None:
     federation = Federation({"a": [sampled(0.01, 1.0, 500)], "b": [sampled(0.01, 1.1, 500)]}, membership, ADD_OR_REMOVE)
-    guarantees = [federation.guarantee(epsilon=2.5 + 0.4 * step) for step in range(14)]
+    guarantees = [federation.guarantee(epsilon=2.0 + 0.25 * step) for step in range(14)]
     deltas = [guarantee.delta for guarantee in guarantees]
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[0] > 1e-9 > deltas[-1]

@@ -16,7 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from accounting._gaussian import gaussian_pairs
+from accounting._accountant import epsilon
+from accounting._gaussian import Gaussian, gaussian_pairs
 from accounting._gaussian_pairs import SampledPair, SampledReplacePair
 from accounting._pairs import DiscretePair
 from accounting._pld import LossDistribution
@@ -341,3 +342,15 @@ def test_power_at_the_faintest_rates_is_not_below_the_truth(rate: float) -> None
         quantile = mp.findroot(lambda x: mp.log(mp.erfc(-x / mp.sqrt(2)) / 2) - mp.log(mp.mpf(rate)), -37)
         truth = float(mp.ncdf(quantile + mu))
     assert truth * (1 - 1e-9) <= ours <= 1
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(("sigma", "steps"), [(0.05, 1), (0.02, 3), (1e-3, 10)])
+def test_plain_gaussians_cost_their_closed_form_however_little_the_noise(
+    relation: Relation, sigma: float, steps: int
+) -> None:
+    price = epsilon([Gaussian(noise_multiplier=sigma, steps=steps)], relation=relation, delta=1e-5)
+    shift = 2 if relation is Relation.REPLACE_ONE else 1
+    truth = gaussian_epsilon(shift * math.sqrt(steps) / sigma, 1e-5)
+    assert price.method == "pld"
+    assert truth * (1 - 1e-12) <= price.epsilon <= truth * (1 + 1e-9)
