@@ -40,7 +40,10 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
-    """The state after `round` rounds of the run of that name."""
+    """The state after `round` rounds of the run of that name.
+
+    `heads` are the ledger's by silo: a ledger that lost rows since cannot be taken for the one of these rounds.
+    """
 
     run: str
     round: int
@@ -48,6 +51,7 @@ class Checkpoint:
     strategy: Arrays = field(default_factory=dict)
     metrics: list[MetricRow] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    heads: dict[str, str] = field(default_factory=dict)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -70,6 +74,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "round": str(checkpoint.round),
         "metrics": json.dumps(checkpoint.metrics),
         "failures": json.dumps(checkpoint.failures),
+        "heads": json.dumps(checkpoint.heads),
     }
     contiguous = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     write_atomically(path, save(contiguous, metadata=header))
@@ -92,6 +97,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
             strategy=_under("strategy/", tensors),
             metrics=[MetricRow(*row) for row in json.loads(header["metrics"])],
             failures=[Failure(*row) for row in json.loads(header["failures"])],
+            heads=json.loads(header["heads"]),
         )
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{path}: not a checkpoint of this program ({error}).") from error

@@ -7,7 +7,7 @@ run again from the same noise streams, which is the same release and reuses its 
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -76,7 +76,8 @@ def run(
     Raises:
         ScenarioError: where the scenario or its data are not fit to run; nothing was written.
         RunError: where the folder holds something else.
-        LedgerError: where the ledger cannot be written; the run can be resumed.
+        LedgerError: where the ledger cannot be written (the run can be resumed), or, on resuming, is gone or holds
+            less than the checkpoint saw.
     """
     began = time.perf_counter()
     dataset = prepare(scenario)
@@ -84,10 +85,11 @@ def run(
     simulation = Simulation(scenario, dataset, plan)
     folder = Path(out) if out is not None else default_folder(scenario)
     state = _start(folder, scenario, simulation, resume=resume)
-    with Ledger.open(folder / LEDGER, create=True) as ledger:
+    with Ledger.open(folder / LEDGER, create=state.round == 0) as ledger:
+        ledger.verify(state.heads)
         for after in simulation.rounds(ledger, state, progress or (lambda _: None)):
-            save_checkpoint(folder / CHECKPOINT, after)
-            state = after
+            state = replace(after, heads=ledger.heads())
+            save_checkpoint(folder / CHECKPOINT, state)
         state = simulation.finish(ledger, state)
         guarantee = price_run(scenario, ledger)
         prices = epsilons_by_round(scenario, max(1, state.round), executed(ledger))

@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from accounting import Ledger, epsilon
+from accounting import Ledger, LedgerCorrupt, LedgerError, epsilon
 from scenarios import ScenarioError, load, run
 from scenarios._errors import RunError
+from scenarios._simulation import Progress
 
 RESULTS = ("model.safetensors", "metrics.csv", "metrics.parquet", "failures.csv", "guarantee.json", "report.html")
 
@@ -114,6 +116,24 @@ def test_a_round_that_was_charged_but_not_checkpointed_is_charged_once(scenario_
     before = content(tmp_path / "whole")
     run(load(scenario_file), out=tmp_path / "whole", resume=True)
     assert content(tmp_path / "whole") == before
+
+
+def test_a_run_whose_ledger_lost_rounds_does_not_resume(scenario_file: Path, tmp_path: Path) -> None:
+    # Whatever rounds came after would be priced alone: a guarantee that is too small.
+    folder, cut = tmp_path / "run", tmp_path / "cut.db"
+
+    def copy_after_two_rounds(now: Progress) -> None:
+        if now.round == 2 and now.silo is None:
+            with sqlite3.connect(folder / "ledger.db") as whole, sqlite3.connect(cut) as copy:
+                whole.backup(copy)
+
+    run(load(scenario_file), out=folder, progress=copy_after_two_rounds)
+    (folder / "ledger.db").unlink()
+    with pytest.raises(LedgerError, match="no ledger"):
+        run(load(scenario_file), out=folder, resume=True)
+    cut.rename(folder / "ledger.db")
+    with pytest.raises(LedgerCorrupt):
+        run(load(scenario_file), out=folder, resume=True)
 
 
 def test_resume_refuses_another_scenario(scenario_file: Path, tmp_path: Path) -> None:
