@@ -1,6 +1,6 @@
 """Kill a ledger's writer with SIGKILL at random instants and see what it left behind.
 
-    python benchmarks/ledger_kills.py [--kills 200] [--seed 0]
+    python -m benchmarks.ledger_kills [--kills 200] [--seed 0]
 
 After each kill the ledger must open, verify against the last head seen, hold every row that the writer was told is
 durable, and hold no release without its charge. The next writer repeats the last rounds, as a resumed run does, and

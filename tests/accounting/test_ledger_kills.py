@@ -4,12 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ledger_kills.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_killed_writer_leaves_a_ledger_that_opens_verifies_and_lost_nothing():
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--kills", "6", "--seed", "1"],
+        [sys.executable, "-m", "benchmarks.ledger_kills", "--kills", "6", "--seed", "1"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
