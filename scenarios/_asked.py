@@ -81,7 +81,8 @@ def asked_of_silos(scenario: Scenario, *, inputs: int = 1, outputs: int = 1) -> 
     if (price := scenario.evaluation.metric_epsilon) is not None and scenario.data.task == "regression":
         after.append(Errors(epsilon=price, relation=relation, records=records))
     elif price is not None:
-        after.append(Outcomes(epsilon=0.75 * price, relation=relation, records=records, classes=max(2, outputs)))
+        classes, bins = max(2, outputs), scenario.evaluation.score_bins
+        after.append(Outcomes(epsilon=0.75 * price, relation=relation, records=records, classes=classes, bins=bins))
         after.append(Loss(epsilon=0.25 * price, relation=relation, records=records))
     found = [Asked(item=one.item, round=0, mechanism=one.mechanism(), statistic=one) for one in before]
     if scenario.data.standardise == "oracle":

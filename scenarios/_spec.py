@@ -180,6 +180,12 @@ class Evaluation(Section):
         default=False, description="whether silos score the last model on their own held-out records, with noise"
     )
     metric_epsilon: float | None = Field(default=None, gt=0, description="price of all that silo_metrics releases")
+    score_bins: int = Field(
+        default=20,
+        ge=2,
+        multiple_of=2,
+        description="silo_metrics of a binary task: bins of the score; more blur the AUC less and carry more noise",
+    )
 
     @model_validator(mode="after")
     def _metrics_have_a_price(self) -> "Evaluation":

@@ -150,7 +150,7 @@ class Outcomes(Statistic):
     item: ClassVar[Purpose] = "outcomes"
 
     classes: int
-    bins: int = 10
+    bins: int = 20
 
     def __post_init__(self) -> None:
         super().__post_init__()
