@@ -19,6 +19,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
+from accounting._allowance import Allowance
 from accounting._claims import NonPrivate
 from accounting._costs import Costs
 from accounting._errors import InvalidValue, Unsupported
@@ -38,6 +39,10 @@ _FIXED_SHARDS = "Shards are fixed before round 1."
 _EXECUTED = "Participation and stopping were chosen independently of data and releases; executed steps are the price."
 _DECLARED = "Participation and stopping may react to releases; the declared maximum schedule is the price."
 _SCHEDULE = "Noise and sampling rates were fixed in advance, not chosen from releases."
+_ALLOWED = (
+    "Noise and sampling rates were fixed in advance, or follow from a release by a rule whose every outcome meets the "
+    "allowance that was charged."
+)
 
 RECORD = Unit()
 """The default unit: one record."""
@@ -253,7 +258,9 @@ class Federation:
         shards = "Records may change in reaction to releases." if self.data_may_react else _FIXED_SHARDS
         price = _DECLARED if self.participation_reacts else _EXECUTED
         moving = ("The unit may be in other silos before the step than after it.",) if self.may_move else ()
-        return (*ASSUMPTIONS, shards, self.membership.sentence(), *moving, price, _SCHEDULE)
+        mechanisms = (_as_release(release).mechanism for releases in self.silos.values() for release in releases)
+        schedule = _ALLOWED if any(isinstance(mechanism, Allowance) for mechanism in mechanisms) else _SCHEDULE
+        return (*ASSUMPTIONS, shards, self.membership.sentence(), *moving, price, schedule)
 
     def _bound(self, question: Question, method: Method) -> Answer:
         """An upper bound without looking at each exposure."""
