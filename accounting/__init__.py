@@ -30,7 +30,7 @@ from accounting._events import Events, account, events_schema, parse_events
 from accounting._exposures import Exposure
 from accounting._federation import Federation
 from accounting._gaussian import Gaussian, SampledGaussian
-from accounting._guarantee import Guarantee, number_to_json
+from accounting._guarantee import Guarantee, number_to_json, round_up
 from accounting._ladder import Rung
 from accounting._ledger import Ledger
 from accounting._ledger_chain import Charge
@@ -110,4 +110,5 @@ __all__ = [
     "number_to_json",
     "overlap",
     "parse_events",
+    "round_up",
 ]

@@ -57,7 +57,7 @@ class Guarantee:
         membership: which silos may hold the unit, as a sentence.
         method: ``pld`` or ``rdp``.
         upper_bound: whether the number may be well above what the composition of the same releases really gives; False
-            for PLD of every exposure, which is rounded up by 0.1% or so.
+            for PLD of every exposure, whose epsilon is rounded up by 0.1% or so, and its delta by 1% or so.
         worst: the silos of the worst exposure; the worst known one, where the number is an upper bound.
         moved: whether the worst exposure is a move from one silo to another.
         per_silo: each silo's own epsilon at the same delta.
@@ -101,17 +101,16 @@ class Guarantee:
         where = self.membership[:1].lower() + self.membership[1:].rstrip(".")
         end = f"Relation: {self.relation}; unit: {self.unit}; {where}; method: {method}; {self._worst_phrase()}."
         if math.isinf(self.epsilon) or self.delta >= 1:
-            shown = "1" if self.delta >= 1 else _ceil(self.delta, 6)
-            why = "" if self.delta >= 1 else " no finite epsilon bounds what was released"
-            why = why or " it allows any outcome at all"
+            shown = "1" if self.delta >= 1 else round_up(self.delta, 6)
+            why = " it allows any outcome at all" if self.delta >= 1 else " no finite epsilon is proven here"
             why += f". The run is not private: {self.void}" if self.void else ""
             return f"There is no guarantee for {what}: at delta = {shown}{why}. {end}"
-        factor = _ceil(math.exp(self.epsilon), 3) if self.epsilon < 6.9 else f"e^{_ceil(self.epsilon, 4)}"
-        plus = "" if self.delta == 0 else f", plus {_ceil(self.delta, 6)}"
+        factor = round_up(math.exp(self.epsilon), 3) if self.epsilon < 6.9 else f"e^{round_up(self.epsilon, 4)}"
+        plus = "" if self.delta == 0 else f", plus {round_up(self.delta, 6)}"
         return (
             f"For {what}, and for anything that {self.scope}, could observe: {verb} that {self._noun} makes it at most "
-            f"{factor} times as probable{plus} (epsilon = {_ceil(self.epsilon, 4)}, delta = {_ceil(self.delta, 6)}). "
-            f"{end}"
+            f"{factor} times as probable{plus} (epsilon = {round_up(self.epsilon, 4)}, "
+            f"delta = {round_up(self.delta, 6)}). {end}"
         )
 
     @property
@@ -181,7 +180,7 @@ class Guarantee:
     def table(self) -> list[tuple[str, str, str]]:
         """Rows of silo, epsilon and head hash, worst first."""
         ordered = sorted(self.per_silo.items(), key=lambda item: (-item[1], item[0]))
-        return [(silo, _ceil(epsilon, 4), self.heads.get(silo, "")) for silo, epsilon in ordered]
+        return [(silo, round_up(epsilon, 4), self.heads.get(silo, "")) for silo, epsilon in ordered]
 
     def _repr_html_(self) -> str:
         def items(lines: Sequence[str]) -> str:
@@ -203,8 +202,17 @@ def number_to_json(value: float) -> float | str:
     return "inf" if math.isinf(value) else value
 
 
-def _ceil(value: float, digits: int) -> str:
-    """The value rounded up to some significant digits."""
+def round_up(value: float, digits: int) -> str:
+    """The value rounded up to some significant digits, never down, as every printed epsilon and delta must be.
+
+    Args:
+        value: in [0, inf].
+        digits: at least 1.
+
+    >>> from accounting import round_up
+    >>> round_up(1.23401, 4)
+    '1.235'
+    """
     if math.isinf(value):
         return "inf"
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))

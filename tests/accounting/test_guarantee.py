@@ -19,6 +19,7 @@ from accounting import (
     Sets,
     Unit,
     Unknown,
+    round_up,
 )
 
 EXAMPLE = Guarantee(
@@ -142,3 +143,20 @@ def test_exactly_one_of_delta_and_epsilon_is_asked_for() -> None:
     for both in ({}, {"delta": 1e-5, "epsilon": 1.0}):
         with pytest.raises(InvalidValue, match="either delta or epsilon"):
             federation.guarantee(**both)
+
+
+@pytest.mark.parametrize("asked", [{"epsilon": math.inf}, {"delta": 0.0}])
+def test_no_guarantee_does_not_say_that_none_exists(asked: dict[str, float]) -> None:
+    """An epsilon asked for as infinite, or one that the accountant cannot bound, proves nothing of the release."""
+    federation = Federation({"a": [Gaussian(noise_multiplier=1.0)]}, Disjoint(), Relation.ADD_OR_REMOVE_ONE)
+    sentence = federation.guarantee(**asked).sentence()
+    assert "no finite epsilon is proven here" in sentence
+    assert "bounds what was released" not in sentence
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300, 0.1, 0.12344999, 0.999951, 2 / 3, 12345.678, math.inf])
+@pytest.mark.parametrize("digits", [1, 4, 6])
+def test_rounding_up_never_rounds_down_nor_far(value: float, digits: int) -> None:
+    shown = float(round_up(value, digits))
+    assert value <= shown
+    assert math.isinf(value) or shown <= value * (1 + 10 ** (1 - digits))
