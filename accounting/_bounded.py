@@ -53,6 +53,10 @@ class BoundedPair(Pair):
     def suits_pld(self) -> bool:
         return self.limit <= _WIDEST_LOSS
 
+    @property
+    def has_atoms(self) -> bool:
+        return self.atom > 0
+
     def loss_range(self, tail: float) -> tuple[float, float]:  # noqa: ARG002
         return -self.limit, self.limit
 

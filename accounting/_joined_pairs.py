@@ -210,6 +210,10 @@ class ChoicePair(Pair):
     def suits_pld(self) -> bool:
         return all(pair.suits_pld for _, pair in self.parts)
 
+    @property
+    def has_atoms(self) -> bool:
+        return any(pair.has_atoms for _, pair in self.parts)
+
     def loss_range(self, tail: float) -> tuple[float, float]:
         lows, highs = zip(*(pair.loss_range(tail) for _, pair in self.parts), strict=True)
         return min(lows), max(highs)

@@ -58,6 +58,11 @@ class Pair(ABC):
         """Whether a PLD over a grid is known to be tight for this pair."""
         return True
 
+    @property
+    def has_atoms(self) -> bool:
+        """Whether single losses carry mass, which a grid blurs in proportion to its interval, not to its square."""
+        return False
+
     @abstractmethod
     def loss_range(self, tail: float) -> tuple[float, float]:
         """Finite losses (low, high) with P-mass at most `tail` below low, and at finite losses above high."""
@@ -148,6 +153,10 @@ class _Atoms(Pair):
     @abstractmethod
     def _exact(self) -> bool:
         """Whether the Q-masses of finite losses sum to 1 and are exact enough to take cumulants from."""
+
+    @property
+    def has_atoms(self) -> bool:
+        return True
 
     @property
     def greatest_loss(self) -> float:

@@ -29,6 +29,10 @@ _DELTA_ACCURACY = 1e-3
 """Part of delta by which the grid may be too large."""
 _LEAST_DELTA = 1e-280
 _ATTEMPTS = 5
+_FINER_FOR_ATOMS = 16.0
+"""Factor by which the grid is finer where atoms show: at one of them delta errs with the interval, not its square."""
+_FEW_STEPS = 1000
+"""Steps up to which atoms of single steps show in the whole."""
 _EQUAL = 8e-16
 """Part of delta up to which it and the mass at infinite loss, both rounded, are taken for equal."""
 
@@ -61,6 +65,8 @@ class LossDistribution:
         self._curve = CumulantCurve(self.parts)
         self.steps = sum(count for _, count in self.parts)
         self.greatest_loss = greatest_loss(self.parts)
+        lumpy = self.steps <= _FEW_STEPS and any(pair.has_atoms for pair, _ in self.parts)
+        self._finer = _FINER_FOR_ATOMS if lumpy else 1.0
         self._greatest_finite_loss = sum(count * pair.greatest_finite_loss for pair, count in self.parts)
         certain = any(pair.infinite_mass >= 1 for pair, _ in self.parts)
         log_finite = -math.inf if certain else sum(n * math.log1p(-pair.infinite_mass) for pair, n in self.parts)
@@ -174,7 +180,8 @@ class LossDistribution:
 
     def _interval(self, tilt: float, error: float) -> float:
         """The grid interval that adds `error` to the epsilon of a tilt, and little to the standard deviation."""
-        return math.sqrt(min(12 * error / (tilt + 1), 0.05 * self._curve.variance()) / self.steps)
+        interval = math.sqrt(min(12 * error / (tilt + 1), 0.05 * self._curve.variance()) / self.steps)
+        return interval / self._finer
 
     def _compose(self, epsilon: float, low: float, left: float, interval: float, coarse: float | None) -> GridLoss:
         plan = plan_window(

@@ -168,7 +168,7 @@ def _worst_by_pld(compositions: Sequence[Parts], question: Question, *, trust: b
 
 
 def _suit_pld(parts: Parts) -> bool:
-    """Whether PLD is known to be tight: on a grid, or by the closed form of plain Gaussians however little the noise."""
+    """Whether PLD is known to be tight: on a grid, or in closed form for plain Gaussians of any noise."""
     return all(pair.suits_pld for pair, _ in parts) or all(pair.squared_shift > 0 for pair, _ in parts)
 
 

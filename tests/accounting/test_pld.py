@@ -19,7 +19,7 @@ from scipy.stats import norm
 from accounting._accountant import epsilon
 from accounting._gaussian import Gaussian, gaussian_pairs
 from accounting._gaussian_pairs import SampledPair, SampledReplacePair
-from accounting._pairs import DiscretePair
+from accounting._pairs import DiscretePair, ResponsePair
 from accounting._pld import LossDistribution
 from accounting._rdp import ORDERS, delta_from_renyi, epsilon_from_renyi
 from accounting._relations import Relation
@@ -354,3 +354,15 @@ def test_plain_gaussians_cost_their_closed_form_however_little_the_noise(
     truth = gaussian_epsilon(shift * math.sqrt(steps) / sigma, 1e-5)
     assert price.method == "pld"
     assert truth * (1 - 1e-12) <= price.epsilon <= truth * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5, 8, 30, 300])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0])
+def test_few_steps_of_few_atoms_are_tight_also_at_their_atoms(epsilon: float, steps: int) -> None:
+    """Kairouz, Oh, Viswanath 2015, Theorem 3.3: PureEpsilon(0.3) five times is .028222 at 0.9, where an atom lies."""
+    losses, yes = LossDistribution([(ResponsePair(epsilon), steps)]), 1 / (1 + math.exp(-epsilon))
+    places = [(2 * k - steps, math.comb(steps, k) * yes**k * (1 - yes) ** (steps - k)) for k in range(steps + 1)]
+    for at in (0.02, 0.9, 1.0, 2.0, 2.5, 3.0, 0.6 * steps):
+        truth = math.fsum(mass * -math.expm1((at - place) * epsilon) for place, mass in places if place > at)
+        if truth > 1e-9:
+            assert truth * (1 - 1e-9) <= losses.delta(at * epsilon) <= truth * 1.005
