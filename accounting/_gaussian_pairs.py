@@ -8,7 +8,8 @@ Widths and means are relative to the sensitivity. The three families differ in t
 | sampled Gaussian, replace-one | (1-q) N(0) + q N(1) | (1-q) N(0) + q N(-1) |
 | any further mixture, such as a Binomial number of records | sum_i p_i N(m_i) | sum_i q_i N(m_i) |
 
-The first two invert their loss in closed form; the last does so by Newton's method.
+The first two invert their loss in closed form; the last does so by Newton's method, which halves
+a bracket wherever it would leave it.
 """
 
 import math
@@ -26,6 +27,9 @@ from accounting._validate import check_in_range
 
 _LEAST_SUITABLE_SIGMA = 0.05
 _LONGEST_LATTICE = 4096
+_MOST_HALVINGS = 100
+_NEAR = 1e-14
+"""Part of an output and of the noise by which the inverse of a loss may be off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,10 +294,17 @@ class MixturePair(_ShiftedGaussians):
         place = np.clip(np.searchsorted(table, losses), 1, grid.size - 1)
         low, high = grid[place - 1], grid[place]
         x = np.interp(losses, table, grid)
-        for _ in range(4):
+        left = np.flatnonzero(inside)
+        for _ in range(_MOST_HALVINGS):
+            if left.size == 0:
+                break
+            excess, before = self._loss(x[left]) - losses[left], x[left]
+            low[left], high[left] = np.where(excess < 0, before, low[left]), np.where(excess < 0, high[left], before)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                moved = x - (self._loss(x) - losses) / self._slope(x)
-            x = np.where(np.isfinite(moved), np.clip(moved, low, high), x)
+                newton = before - excess / self._slope(before)
+            trusted = (newton > low[left]) & (newton < high[left])
+            x[left] = np.where(trusted, newton, (low[left] + high[left]) / 2)
+            left = left[np.abs(x[left] - before) > _NEAR * (self.sigma + np.abs(before))]
         return np.where(inside, x, np.where(losses <= table[0], -np.inf, np.inf))
 
     def reversed(self) -> "MixturePair":

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from accounting._errors import InvalidValue
 from accounting._gaussian import gaussian_pairs
 from accounting._gaussian_pairs import MixturePair, SampledPair, SampledReplacePair
+from accounting._multi_record import MultiRecordSampledGaussian
 from accounting._pairs import IDENTICAL, DiscretePair, Pair, ResponsePair
 from accounting._relations import Relation
 
@@ -244,3 +245,21 @@ def test_randomised_response_is_its_two_atoms(epsilon: float) -> None:
             mp.log(yes * mp.e ** (t * mp.mpf(epsilon)) + (1 - yes) * mp.e ** (-t * mp.mpf(epsilon))) for t in tilts
         ]
     assert pair.cumulants(tilts) == pytest.approx([float(value) for value in truth], rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("records", "rate", "sigma"), [(3, 0.01, 0.1), (10, 0.1, 0.1), (100, 0.3, 0.2), (50, 0.02, 0.1)]
+)
+def test_a_mixture_with_little_noise_puts_losses_in_their_bins(records: int, rate: float, sigma: float) -> None:
+    """Where the loss is a stair of slopes, every output is found, not only those near which it is straight."""
+    pair = MultiRecordSampledGaussian(sampling_rate=rate, noise_multiplier=sigma, records=records).pairs(
+        Relation.ADD_OR_REMOVE_ONE
+    )
+    edges = np.linspace(1e-3, min(pair.remove.loss_range(1e-12)[1], 600.0), 501)
+    masses = pair.remove.masses(edges)
+    p, q = masses.p[1:-1], masses.q[1:-1]
+    seen = (p > 1e-250) & (q > 1e-250)
+    losses = np.log(p[seen]) - np.log(q[seen])
+    assert seen.sum() > 10
+    assert np.all(losses >= edges[:-1][seen] - 1e-8)
+    assert np.all(losses <= edges[1:][seen] + 1e-8)
