@@ -274,3 +274,21 @@ def test_nothing_prices_a_release_without_protection() -> None:
         assert epsilon([NonPrivate()], relation=relation, delta=0.999).epsilon == math.inf
         assert delta([NonPrivate()], relation=relation, epsilon=1e6).delta == 1
         assert epsilon([NonPrivate(steps=0)], relation=relation, delta=0).epsilon == 0
+
+
+@pytest.mark.parametrize("width", [1e-9, 1e-7, 1e-6, 1e-5, 1e-3, 1.0, 20.0])
+@pytest.mark.parametrize("order", [1.001, 1.25, 2.0, 64.0, 1000.0])
+def test_the_exponential_mechanism_never_costs_less_than_its_worst_range(width: float, order: float) -> None:
+    """The divergence of the two-point laws of every range of this width (Dong, Durfee, Rogers 2020), in 50 digits."""
+    with mpmath.workdps(50):
+        w, a = mpmath.mpf(width), mpmath.mpf(order)
+
+        def divergence(share: mpmath.mpf) -> mpmath.mpf:
+            top = w * share
+            chance = -mpmath.expm1(top - w) / (mpmath.exp(top) - mpmath.exp(top - w))
+            return mpmath.log(chance * mpmath.exp(a * top) + (1 - chance) * mpmath.exp(a * (top - w))) / (a - 1)
+
+        truth = float(max(divergence(mpmath.mpf(place) / 200) for place in range(1, 200)))
+    ours = float(Exponential(epsilon=width).renyi(ADD, np.array([order])).remove[0])
+    assert truth * (1 - 1e-12) <= ours <= order * width**2 / 8 * (1 + 1e-12)
+    assert ours <= max(truth, width) * 1.2
