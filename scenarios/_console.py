@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from rich.syntax import Syntax
 from rich.table import Table
 
-from accounting import Rung
+from accounting import Rung, round_up
 from scenarios._evaluate import shown_metric
 from scenarios._plan import Plan
 from scenarios._report import headline, silo_rows
@@ -83,7 +83,7 @@ def print_result(result: RunResult) -> None:
             f"{row.sampling_rate:.4g}",
             f"{row.noise_multiplier:.4g}",
             str(row.steps),
-            f"{row.epsilon:.4g}",
+            round_up(row.epsilon, 4),
             row.metric,
         )
     _console.print(table)
@@ -120,11 +120,11 @@ def print_plan(plan: Plan) -> None:
             f"{schedule.noise_multiplier:.4g}",
             str(part.steps),
             f"{schedule.weight:.4f}",
-            f"{part.price.epsilon:.4g}",
+            round_up(part.price.epsilon, 4),
         )
     _console.print(table)
     if plan.epsilon > plan.worst.price.epsilon:
-        _console.print(f"In the worst set of silos that one unit may be in: epsilon = {plan.epsilon:.4g}.")
+        _console.print(f"In the worst set of silos that one unit may be in: epsilon = {round_up(plan.epsilon, 4)}.")
     _console.print(f"Sizes: {plan.sizes}.")
     _print_budget(plan)
     _print_warnings(plan)
@@ -134,7 +134,7 @@ def print_ladder(rungs: Sequence[Rung]) -> None:
     """The methods side by side, the best first."""
     table = Table("method", "epsilon", "what it composes", "delta", box=None, header_style="bold")
     for rung in rungs:
-        table.add_row(rung.method, f"{rung.epsilon:.4g}", rung.description, rung.split)
+        table.add_row(rung.method, round_up(rung.epsilon, 4), rung.description, rung.split)
     _console.print(table)
 
 
@@ -143,7 +143,7 @@ def print_account(answer: Mapping[str, object]) -> None:
     _console.print(str(answer["sentence"]), highlight=False)
     table = _table("silo", "epsilon")
     for silo, value in cast(Mapping[str, float | str], answer["per_silo"]).items():
-        table.add_row(silo, f"{float(value):.4g}")
+        table.add_row(silo, round_up(float(value), 4))
     _console.print(table)
     rungs = cast(Sequence[Mapping[str, str]], answer["ladder"])
     print_ladder([Rung(**{**rung, "epsilon": float(rung["epsilon"])}) for rung in rungs])
@@ -173,7 +173,7 @@ def _print_budget(plan: Plan) -> None:
     """What the budget of the silo that pays most is spent on."""
     table = Table("part", "epsilon", "what it buys", box=None, header_style="bold")
     for share in plan.budget:
-        table.add_row(share.item, f"{share.epsilon:.4g}", share.buys)
+        table.add_row(share.item, round_up(share.epsilon, 4), share.buys)
     _console.print(table)
 
 

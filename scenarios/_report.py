@@ -7,7 +7,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from accounting import Guarantee
+from accounting import Guarantee, round_up
 from scenarios._asked import HELD_OUT
 from scenarios._evaluate import shown_metric
 from scenarios._plan import Plan
@@ -58,7 +58,7 @@ pre { overflow-x: auto; background: var(--soft); padding: .75rem; font-size: .85
 <th>{{ metric }}</th></tr></thead>
 <tbody>
 {% for row in rows %}<tr><td>{{ row.silo }}</td><td>{{ row.size }}</td><td>{{ "%.4g"|format(row.sampling_rate) }}</td>
-<td>{{ "%.4g"|format(row.noise_multiplier) }}</td><td>{{ row.steps }}</td><td>{{ "%.4g"|format(row.epsilon) }}</td>
+<td>{{ "%.4g"|format(row.noise_multiplier) }}</td><td>{{ row.steps }}</td><td>{{ row.epsilon|round_up(4) }}</td>
 <td>{{ row.metric }}</td></tr>
 {% endfor %}</tbody></table></div>
 <h2>What the budget bought</h2>
@@ -66,7 +66,7 @@ pre { overflow-x: auto; background: var(--soft); padding: .75rem; font-size: .85
 <div class="scroll"><table>
 <thead><tr><th>part</th><th>epsilon</th><th>what it bought</th></tr></thead>
 <tbody>
-{% for share in plan.budget %}<tr><td>{{ share.item }}</td><td>{{ "%.4g"|format(share.epsilon) }}</td>
+{% for share in plan.budget %}<tr><td>{{ share.item }}</td><td>{{ share.epsilon|round_up(4) }}</td>
 <td>{{ share.buys }}</td></tr>
 {% endfor %}</tbody></table></div>
 <h2>How to reproduce</h2>
@@ -117,7 +117,7 @@ def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) ->
     silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)
     return (
         f"After {rounds} rounds over {silos} silos: {said}, at epsilon "
-        f"{guarantee.epsilon:.4g}, delta {guarantee.delta:.3g}."
+        f"{round_up(guarantee.epsilon, 4)}, delta {round_up(guarantee.delta, 4)}."
     )
 
 
@@ -131,6 +131,7 @@ def render_report(result: "RunResult", prices: pd.DataFrame) -> str:
     scenario, plan, guarantee, metrics = result.scenario, result.plan, result.guarantee, result.metrics
     metric = shown_metric(metrics, scenario.data.task)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["round_up"] = round_up
     return environment.from_string(_PAGE).render(
         engine=result.engine,
         scenario=scenario,
