@@ -284,8 +284,11 @@ class ResponsePair(_Atoms):
 
     @property
     def suits_pld(self) -> bool:
-        """Not where rounding two masses near 1/2 moves a step's mean loss by a visible part of epsilon^2."""
-        return self.epsilon == 0 or self.epsilon >= _LEAST_SUITABLE_RESPONSE
+        """Not where rounding two masses near 1/2 moves a step's mean loss by a visible part of epsilon^2.
+
+        Where the truth may be shown, Renyi divergences are infinite, and the steps are too few for this to add up.
+        """
+        return self.epsilon == 0 or self.epsilon >= _LEAST_SUITABLE_RESPONSE or self.revealed > 0
 
     def reversed(self) -> "ResponsePair":
         return self

@@ -268,3 +268,10 @@ def test_at_the_mass_of_infinite_loss_epsilon_is_the_greatest_finite_loss(reveal
         assert at(revealed * factor, 1.9, Laplace(scale=10.0)) <= 2.0
         assert at(revealed * factor, 0.1, Gaussian(noise_multiplier=1.0)) > 4
     assert at(revealed * (1 - 1e-14), 1.9, Laplace(scale=10.0)) == math.inf
+
+
+@pytest.mark.parametrize("claim", [0.0, 1e-12, 1e-7, 1e-5])
+def test_a_faint_claim_with_a_delta_has_a_finite_price(claim: float) -> None:
+    release = ApproximateEpsilon(epsilon=claim, delta=1e-7, steps=10)
+    price = epsilon([release], relation=Relation.ADD_OR_REMOVE_ONE, delta=1e-5)
+    assert price.epsilon <= 10 * claim
