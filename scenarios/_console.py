@@ -103,8 +103,11 @@ def print_scenarios(scenarios: Sequence[Scenario]) -> None:
 
 
 def print_toml(text: str) -> None:
-    """TOML, coloured on a terminal."""
-    _console.print(Syntax(text, "toml", background_color="default") if _console.is_terminal else text, highlight=False)
+    """TOML, coloured on a terminal; elsewhere the bytes as they are, to be read back."""
+    if _console.is_terminal:
+        _console.print(Syntax(text, "toml", background_color="default"))
+    else:
+        print(text)
 
 
 def print_plan(plan: Plan) -> None:

@@ -228,6 +228,8 @@ def _check_sizes(scenario: Scenario, trained: dict[str, NDArray[np.intp]]) -> No
 
 def _check_silo_names(scenario: Scenario, silos: list[str]) -> None:
     """Refuse a table of silos that names one that is not there: it would be an empty silo."""
+    if "all" in silos:
+        raise scenario.error("silos", 'has a silo named "all", the word for the whole federation in metrics; rename it')
     declared = scenario.silos.declared_size
     for section, key, table in (
         ("silos", "declared_size", declared if isinstance(declared, dict) else {}),

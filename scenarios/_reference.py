@@ -1,8 +1,9 @@
 """The reference of scenario keys, written from the keys themselves: `python -m scenarios._reference` prints it."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 from types import UnionType
-from typing import Annotated, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -26,7 +27,8 @@ def reference() -> str:
 
 def _rows(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in section.model_fields.items():
-        yield prefix + name, _default(field), (field.description or _first_line(field.annotation)).replace("|", "or")
+        text = (field.description or _first_line(field.annotation)).replace("|", "or")
+        yield prefix + name, _default(field), text + _choices(field.annotation)
         for inner, part in _sections(field.annotation, prefix + name):
             yield from _rows(inner, part + ".")
 
@@ -43,6 +45,16 @@ def _sections(annotation: object, key: str) -> Iterator[tuple[type[BaseModel], s
             yield from _sections(part, key)
     elif origin is Annotated:
         yield from _sections(parts[0], key)
+
+
+def _choices(annotation: object) -> str:
+    """The words that a key may hold, where they are a fixed list."""
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return f" ({', '.join(map(str, parts))})"
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return f" ({', '.join(annotation)})"
+    return "".join(map(_choices, parts)) if get_origin(annotation) in (Union, UnionType) else ""
 
 
 def _default(field: FieldInfo) -> str:

@@ -115,11 +115,13 @@ def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: 
         start = simulation.initial()
         if (folder / CHECKPOINT).exists():
             start = load_checkpoint(folder / CHECKPOINT)
-        if (folder / SCENARIO).read_text("utf-8") != scenario.to_toml() or start.run != simulation.name:
+        if (folder / SCENARIO).read_bytes() != scenario.to_toml().encode() or start.run != simulation.name:
             raise RunError(
                 f"{folder}: holds a run of another scenario, seed, data or version. Resume with the same command that "
                 f"started it (its scenario is in {folder / SCENARIO}), or choose another --out."
             )
+        if not 0 <= start.round <= scenario.training.rounds or bool(start.heads) != (start.round > 0):
+            raise RunError(f"{folder / CHECKPOINT}: is not a checkpoint that a run of this scenario wrote.")
         return start
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -65,8 +65,8 @@ Strategy = Annotated[FedAvg | FedAvgM | FedAdam, Field(discriminator="name")]
 class Training(Section):
     """How the silos train: rounds of DP-SGD steps."""
 
-    rounds: int = Field(ge=1, description="number of rounds")
-    local_steps: int = Field(default=1, ge=1, description="DP-SGD steps of a silo in each round")
+    rounds: int = Field(ge=1, le=10**5, description="number of rounds")
+    local_steps: int = Field(default=1, ge=1, le=10**5, description="DP-SGD steps of a silo in each round")
     sampling: Literal["records", "individuals"] = Field(
         default="records",
         description="whom a step samples: records, each clipped; or individuals, each one's sum clipped",

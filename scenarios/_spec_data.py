@@ -3,6 +3,7 @@
 Every number here is public: bounds, categories, thresholds and sizes come from the scenario, never from the data.
 """
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -39,6 +40,8 @@ class NumericFeature(Section):
     def _ordered(self) -> "NumericFeature":
         if self.low >= self.high:
             raise refuse("high", f"must be above low = {self.low:g}")
+        if math.isinf(self.high - self.low):
+            raise refuse("high", "must be less than 1.8e308 above low")
         return self
 
 

@@ -147,7 +147,10 @@ def _own(kind: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         factory = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ModelRefused(f"Model {kind!r} cannot be imported: {error}.") from error
-    model = factory(input_shape=input_shape, outputs=outputs)
+    try:
+        model = factory(input_shape=input_shape, outputs=outputs)
+    except Exception as error:  # the user's code may raise anything
+        raise ModelRefused(f"Model {kind!r} cannot be built: {type(error).__name__}: {error}.") from error
     if not isinstance(model, nn.Module):
         raise ModelRefused(f"Model {kind!r} returned a {type(model).__name__}, expected a torch.nn.Module.")
     return model

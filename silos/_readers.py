@@ -3,6 +3,7 @@
 A missing value is None or nan in a column, never a guess; text stays text until a public rule says what it is.
 """
 
+import csv
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,8 +41,15 @@ def read_csv(path: Path, *, missing: Sequence[str] = ("",), names: Sequence[str]
         )
     except (OSError, ValueError) as error:
         raise DataUnreadable(f"{path}: cannot be read as CSV: {error}") from None
+    if names is None and len(set(header := _header(path))) < len(header):
+        raise DataUnreadable(f"{path}: two columns have one name; the header is {', '.join(header)}.")
     texts = {str(name): table[name].to_numpy(dtype=object) for name in table.columns}
     return {name: np.array([_present(text, missing) for text in texts[name]], dtype=object) for name in texts}
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return [name.strip() for name in next(csv.reader(file), [])]
 
 
 def _present(text: object, missing: Sequence[str]) -> str | None:

@@ -88,6 +88,7 @@ WEAKER: dict[str, Change] = {
 UNORDERED = {
     "relation": "a claim's own relation, not a number",
     "item": "a name",
+    "batches": "decides whether there is a price, not which",
     "reason": "words for the sentence",
     "by_individual": "decides what is covered, not the price",
     "replace_sensitivity": "may be None; covered by sensitivity",

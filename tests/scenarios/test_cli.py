@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from accounting import Gaussian, Ledger
+from scenarios import load
 from scenarios.cli import main
 
 
@@ -27,6 +28,9 @@ from torch import nn
 
 def model(*, input_shape, outputs):
     return nn.Sequential(nn.Linear(input_shape[0], 4), nn.BatchNorm1d(4), nn.Linear(4, outputs))
+
+def broken(**_):
+    raise RuntimeError("out of luck")
 """
 
 
@@ -55,6 +59,11 @@ BAD = {
     "sizes not declared": ("privacy.relation=add-or-remove-one", "declared_size"),
     "model that mixes records": ("model.kind=batch_normalised:model", "BatchNorm1d"),
     "model that is not there": ("model.kind=nowhere:model", "nowhere"),
+    "model that raises": ("model.kind=batch_normalised:broken", "out of luck"),
+    "two columns of one name": ("data.source=csv:twice.csv", "two columns have one name"),
+    "silo by the federation's word": ("data.source=csv:all.csv", 'named "all"'),
+    "too many rounds": ("training.rounds=1000000000000", "100000"),
+    "bounds too far apart": ("data.features.age={low=-1e308, high=1e308}", "1.8e308"),
     "no equals sign": ("training.rounds", "key=value"),
     "negative seed": ("seed=-1", "seed"),
 }
@@ -66,6 +75,10 @@ def test_a_bad_scenario_is_one_message_and_writes_nothing(
 ) -> None:
     (tmp_path / "batch_normalised.py").write_text(MIXING_MODEL)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(scenario_file.parent)
+    table = Path("people.csv").read_text()
+    Path("all.csv").write_text(table.replace("west", "all"))
+    Path("twice.csv").write_text(table.replace("dose", "age", 1))
     assert call(monkeypatch, "run", str(scenario_file), "--set", override, "--out", str(tmp_path / "run")) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -102,6 +115,13 @@ def test_show_and_plan_answer_in_json(scenario_file: Path, monkeypatch, capsys) 
     assert planned["ladder"][0]["method"] == "parallel"
     assert epsilons == sorted(epsilons)
     assert epsilons[0] == pytest.approx(planned["epsilon"])
+
+
+def test_what_show_prints_loads_as_the_same_scenario(scenario_file: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    assert call(monkeypatch, "show", str(scenario_file)) == 0
+    toml = capsys.readouterr().out.split("\n silo ")[0]
+    (tmp_path / "shown.toml").write_text(toml)
+    assert load(tmp_path / "shown.toml") == load(scenario_file)
 
 
 def test_plan_draws_a_plot(scenario_file: Path, tmp_path: Path, monkeypatch, capsys) -> None:

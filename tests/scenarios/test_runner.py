@@ -141,6 +141,10 @@ def test_resume_refuses_another_scenario(scenario_file: Path, tmp_path: Path) ->
     before = content(tmp_path / "run")
     with pytest.raises(RunError, match="another scenario"):
         run(load(scenario_file, ["training.learning_rate=0.1"]), out=tmp_path / "run", resume=True)
+    (tmp_path / "mangled").mkdir()
+    (tmp_path / "mangled" / "scenario.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(RunError, match="another scenario"):
+        run(load(scenario_file), out=tmp_path / "mangled", resume=True)
     with pytest.raises(RunError, match="not empty"):
         run(load(scenario_file), out=tmp_path / "run")
     with pytest.raises(RunError, match="no run to resume"):
