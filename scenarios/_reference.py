@@ -13,7 +13,36 @@ from scenarios._spec import Scenario
 _HEAD = """# Scenario keys
 
 A scenario is one TOML file. Unknown keys are refused, every key says what is allowed when it is wrong, and
-`silodp show FILE` prints a file with every default filled in. Names in angle brackets are yours to choose.
+`silodp show FILE` prints a file with every default filled in. A small one, for a `people.csv` beside it:
+
+```toml
+[data]
+source = "csv:people.csv"
+task = "binary"
+individual = "id"
+label = { column = "sick", positive = "yes" }
+
+[data.features]
+age = { low = 0, high = 100, missing = 50 }
+sex = { categories = ["f", "m"] }
+
+[silos]
+column = "hospital"
+declared_size = 200 # public; or choose the relation zero-out, under which true sizes are
+
+[training]
+rounds = 10
+local_steps = 5
+sampling_rate = 0.1
+learning_rate = 0.5
+
+[privacy]
+epsilon = 2.0
+delta = 1e-4
+relation = "add-or-remove-one"
+```
+
+Every key there is. Names in angle brackets are yours to choose.
 
 | key | default | what it is |
 |---|---|---|
