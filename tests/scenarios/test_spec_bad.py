@@ -88,7 +88,7 @@ BAD_KEYS = [
     ("sampling_rate = 0.5", "sampling_rate = 1.5", 16, ["sampling_rate = 1.5", "(0, 1]"]),
     ("sampling_rate = 0.5", "sampling_rate = 0.0", 16, ["sampling_rate = 0.0", "(0, 1]"]),
     ("sampling_rate = 0.5", "", 14, ["exactly one of sampling_rate and expected_batch"]),
-    ("rounds = 2", "rounds = 0", 15, ["training.rounds = 0", "[1, inf)"]),
+    ("rounds = 2", "rounds = 0", 15, ["training.rounds = 0", "[1, 100000]"]),
     ("rounds = 2", 'rounds = "two"', 15, ['training.rounds = "two"', "an integer"]),
     ("rounds = 2", "rounds = true", 15, ["training.rounds = true", "an integer"]),
     ("rounds = 2", "rounds = 2.5", 15, ["training.rounds = 2.5", "an integer"]),
