@@ -7,6 +7,7 @@ round (their noise streams are keyed by round and their optimiser starts afresh)
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +22,22 @@ from scenarios._errors import RunError
 Arrays = dict[str, NDArray[np.generic]]
 
 
+WHOLE = "all"
+"""Stands for the federation as a whole where a metric names a silo; no silo may have this name."""
+
+
 class MetricRow(NamedTuple):
-    """One number of one round; `silo` is ``all`` for the federation as a whole."""
+    """One number of one round; `silo` is `WHOLE` for the federation."""
 
     round: int
     silo: str
     metric: str
     value: float
+
+
+def latest(rows: Sequence[MetricRow], metric: str) -> float | None:
+    """The federation's last value of a metric, if it was ever evaluated."""
+    return next((row.value for row in reversed(rows) if (row.silo, row.metric) == (WHOLE, metric)), None)
 
 
 class Failure(NamedTuple):

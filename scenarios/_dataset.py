@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from accounting._errors import InvalidValue
 from accounting._relations import Relation
+from scenarios._checkpoint import WHOLE
 from scenarios._encode import BadColumn, Labels, encode_features, encode_labels, texts
 from scenarios._explain import nearest
 from scenarios._overlap import capped, spread
@@ -228,8 +229,10 @@ def _check_sizes(scenario: Scenario, trained: dict[str, NDArray[np.intp]]) -> No
 
 def _check_silo_names(scenario: Scenario, silos: list[str]) -> None:
     """Refuse a table of silos that names one that is not there: it would be an empty silo."""
-    if "all" in silos:
-        raise scenario.error("silos", 'has a silo named "all", the word for the whole federation in metrics; rename it')
+    if WHOLE in silos:
+        raise scenario.error(
+            "silos", f'has a silo named "{WHOLE}", the word for the whole federation in metrics; rename it'
+        )
     declared = scenario.silos.declared_size
     for section, key, table in (
         ("silos", "declared_size", declared if isinstance(declared, dict) else {}),

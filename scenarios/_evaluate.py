@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
-from scenarios._checkpoint import MetricRow
+from scenarios._checkpoint import WHOLE, MetricRow
 from scenarios._dataset import Dataset
 from scenarios._noisy_metrics import PREFIX
 from silos import Weights, load_weights
@@ -56,7 +56,7 @@ class Evaluator:
         if not kept.any():
             return []
         outputs = self.outputs(weights, data.test_features)
-        groups = {"all": kept}
+        groups = {WHOLE: kept}
         if by_silo:
             groups |= {silo: kept & (data.test_silos == silo) for silo in data.shards}
         return [

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios._checkpoint import MetricRow
+from scenarios._checkpoint import WHOLE, MetricRow
 
 Sums = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def noisy_rows(round: int, task: str, released: Mapping[str, Mapping[str, Sums]]
     }
     return [
         MetricRow(round, silo, PREFIX + metric, value)
-        for silo, sums in {"all": whole, **released}.items()
+        for silo, sums in {WHOLE: whole, **released}.items()
         for metric, value in noisy_metrics(task, sums, scale=scale).items()
     ]
 

@@ -10,6 +10,7 @@ from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.typing import RcKeyType
 
+from scenarios._checkpoint import WHOLE
 from scenarios._errors import RunError
 
 _INK = "#123456"
@@ -41,7 +42,7 @@ def metric_by_round(metrics: pd.DataFrame, metric: str) -> Figure:
         metrics: tidy rows with columns round, silo, metric, value.
         metric: which metric to draw.
     """
-    rows = metrics[(metrics["metric"] == metric) & (metrics["silo"] == "all")]
+    rows = metrics[(metrics["metric"] == metric) & (metrics["silo"] == WHOLE)]
     with mpl.rc_context(_STYLE):
         figure, axes = _figure("round", f"{metric} on held-out records")
         axes.plot(rows["round"], rows["value"], marker="o", markersize=3)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from accounting import Guarantee, round_up
 from scenarios._asked import HELD_OUT
+from scenarios._checkpoint import WHOLE
 from scenarios._evaluate import shown_metric
 from scenarios._plan import Plan
 from scenarios._plots import epsilon_by_round, metric_by_round, svg
@@ -93,7 +94,7 @@ class SiloRow:
 
 def silo_rows(plan: Plan, guarantee: Guarantee, metrics: pd.DataFrame, metric: str) -> list[SiloRow]:
     """The table of silos: what each was asked, what it spent in fact, what the model does for its held-out records."""
-    last = metrics[(metrics["metric"] == metric) & (metrics["silo"] != "all")].set_index("silo")["value"]
+    last = metrics[(metrics["metric"] == metric) & (metrics["silo"] != WHOLE)].set_index("silo")["value"]
     return [
         SiloRow(
             silo=part.silo,
@@ -111,7 +112,7 @@ def silo_rows(plan: Plan, guarantee: Guarantee, metrics: pd.DataFrame, metric: s
 def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) -> str:
     """What the run came to, in one line."""
     metric = shown_metric(metrics, scenario.data.task)
-    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == "all"), "value"].to_numpy()[-1:]
+    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == WHOLE), "value"].to_numpy()[-1:]
     said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
     rounds = metrics["round"].max() if len(metrics) else scenario.training.rounds
     silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)

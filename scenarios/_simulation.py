@@ -8,7 +8,7 @@ from flwr.app import Context
 
 from accounting import Ledger, Mechanism, Relation, epsilon
 from scenarios._asked import held_out_chain
-from scenarios._checkpoint import Checkpoint, Failure, MetricRow
+from scenarios._checkpoint import Checkpoint, Failure, MetricRow, latest
 from scenarios._dataset import Dataset, held_out_shard
 from scenarios._evaluate import HEADLINE, Evaluator
 from scenarios._noisy_metrics import noisy_rows
@@ -176,8 +176,8 @@ class Simulation:
     def _reached(self, rows: Sequence[MetricRow]) -> bool:
         """Whether the last of these evaluations reached what the scenario stops at."""
         goal, metric = self._scenario.training.stop_at, HEADLINE[self._scenario.data.task]
-        last = [row.value for row in rows if (row.silo, row.metric) == ("all", metric)][-1:]
-        return goal is not None and any(value >= goal for value in last)
+        value = latest(rows, metric)
+        return goal is not None and value is not None and value >= goal
 
     def _grid(
         self, ledger: Ledger, dataset: Dataset, teller: "_Teller | None" = None
@@ -248,14 +248,14 @@ class _Teller:
     def tell(self, silo: str | None = None) -> None:
         if silo is None:
             self._releases = self._ledger.releases(self._plan.worst.silo)
-        values = (row.value for row in reversed(self.state.metrics) if (row.silo, row.metric) == ("all", self._metric))
+        value = latest(self.state.metrics, self._metric)
         self._progress(
             Progress(
                 round=self.state.round,
                 rounds=self._rounds,
                 silo=silo,
                 metric=self._metric,
-                value=next(values, float("nan")),
+                value=float("nan") if value is None else value,
                 releases=self._releases,
                 relation=self._plan.relation,
                 delta=self._plan.delta,
