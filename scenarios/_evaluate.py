@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from scenarios._checkpoint import WHOLE, MetricRow
@@ -25,6 +26,9 @@ Metrics = dict[str, float]
 
 HEADLINE: Mapping[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
 """The metric that a task is judged by; larger is better in each."""
+
+CALIBRATION_BINS = 15
+"""Equal-width bins of `calibration_error`, as many as Guo et al. (2017) use."""
 
 
 def shown_metric(metrics: pd.DataFrame, task: str) -> str:
@@ -105,6 +109,7 @@ def _binary(outputs: Floats, labels: Labels, _: float) -> Metrics:
     metrics = {
         "accuracy": float(np.mean((logits > 0) == (labels > 0))),
         "loss": float(np.mean(np.logaddexp(0.0, logits) - labels * logits)),
+        "calibration_error": calibration_error(expit(logits), labels > 0),
     }
     if len(np.unique(labels)) == 2:
         metrics["auc"] = float(roc_auc_score(labels, logits))
@@ -115,10 +120,32 @@ def _multiclass(outputs: Floats, labels: Labels, _: float) -> Metrics:
     shifted = outputs - outputs.max(axis=1, keepdims=True)
     probabilities = np.exp(shifted)
     probabilities /= probabilities.sum(axis=1, keepdims=True)
+    correct = outputs.argmax(axis=1) == labels
     return {
-        "accuracy": float(np.mean(outputs.argmax(axis=1) == labels)),
+        "accuracy": float(np.mean(correct)),
         "loss": float(log_loss(labels, probabilities, labels=np.arange(outputs.shape[1]))),
+        "calibration_error": calibration_error(probabilities.max(axis=1), correct),
     }
+
+
+def calibration_error(probabilities: Floats, happened: NDArray[np.bool_]) -> float:
+    """How far probabilities are from frequencies: the expected calibration error over `CALIBRATION_BINS` bins.
+
+    Records are put into equal-width bins by probability; it is the mean over records of the distance between their
+    bin's mean probability and its frequency. Of a binary task, the probability is the positive class's (Naeini,
+    Cooper, Hauskrecht 2015); of more classes, the predicted class's, which happens where it is right (Guo, Pleiss,
+    Sun, Weinberger 2017). It falls with the number of records: noise within bins counts as error.
+
+    Args:
+        probabilities: shape (records,), each in [0, 1].
+        happened: shape (records,).
+
+    Returns:
+        In [0, 1]; 0 is best.
+    """
+    bins = np.minimum((probabilities * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=probabilities - happened)
+    return float(np.abs(gaps).sum() / len(probabilities))
 
 
 def _regression(outputs: Floats, labels: Labels, scale: float) -> Metrics:
