@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft as _fft
 from scipy import special as _special
-from scipy import stats as _stats
 
 Array = NDArray[np.float64]
 
@@ -51,4 +50,4 @@ def binomial_masses(count: int, rate: float) -> Array:
 
 def binomial_above(most: int, count: int, rate: float) -> float:
     """The probability of more than `most` successes in `count` coins."""
-    return float(_stats.binom.sf(most, count, rate))
+    return float(_special.betainc(most + 1, count - most, rate)) if most < count else 0.0

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from opacus import GradSampleModule
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -36,6 +35,23 @@ def check_model(model: nn.Module, *, input_shape: Sequence[int], outputs: int) -
     Raises:
         ModelRefused: saying which layer, parameter or buffer, and what is allowed instead.
     """
+    probe, records = _checked(model, input_shape, outputs)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        _check_gradients(probe, records)
+
+
+def check_outputs(model: nn.Module, *, input_shape: Sequence[int], outputs: int) -> None:
+    """The part of `check_model` that asks nothing of Opacus, for an engine with gradients of its own.
+
+    Raises:
+        ModelRefused: as `check_model`.
+    """
+    _checked(model, input_shape, outputs)
+
+
+def _checked(model: nn.Module, input_shape: Sequence[int], outputs: int) -> tuple[nn.Module, torch.Tensor]:
+    """A copy of a model whose layers, parameters and outputs are as they must be, and the records it was tried on."""
     _check_layers(model)
     _check_parameters(model)
     probe = copy.deepcopy(model).double().train()
@@ -43,7 +59,7 @@ def check_model(model: nn.Module, *, input_shape: Sequence[int], outputs: int) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         _check_outputs(probe, records, outputs)
-        _check_gradients(probe, records)
+    return probe, records
 
 
 @contextmanager
@@ -111,6 +127,8 @@ def _forward(probe: nn.Module, records: torch.Tensor) -> torch.Tensor:
 
 
 def _check_gradients(probe: nn.Module, records: torch.Tensor) -> None:
+    from opacus import GradSampleModule  # takes seconds, and fleets need none
+
     named = {name: p for name, p in probe.named_parameters() if p.requires_grad}
     direct = [
         torch.autograd.grad(probe(records[i : i + 1]).square().sum(), list(named.values()), allow_unused=True)

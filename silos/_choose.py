@@ -1,14 +1,16 @@
 """Which engine trains a model."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
 from accounting import InvalidValue
-from silos._engine import OpacusEngine
 from silos._fleet import FleetEngine
 from silos._tasks import Task
+
+if TYPE_CHECKING:
+    from silos._engine import OpacusEngine
 
 EngineName = Literal["auto", "fleet", "opacus"]
 
@@ -23,7 +25,7 @@ def build_engine(
     by_individual: bool = False,
     device: str = "auto",
     max_physical_batch: int = 256,
-) -> FleetEngine | OpacusEngine:
+) -> "FleetEngine | OpacusEngine":
     """An engine for the silos of one process.
 
     The choice depends on what is asked alone, never on the machine, so that the same run has the same bytes everywhere.
@@ -47,6 +49,8 @@ def build_engine(
         raise InvalidValue("A fleet samples records, on the CPU: expected engine='opacus' or 'auto'.")
     if name == "fleet" or (name == "auto" and not by_individual and device != "cuda" and FleetEngine.supports(model)):
         return FleetEngine(model, task=task, input_shape=input_shape, outputs=outputs)
+    from silos._engine import OpacusEngine  # loads Opacus, which takes seconds
+
     return OpacusEngine(
         model,
         task=task,

@@ -19,12 +19,12 @@ from flwr.clientapp import ClientApp
 from accounting import BudgetExhausted, InvalidValue, LedgerConflict
 from silos._errors import Declined
 from silos._gate import ARRAYS, NAME, open_gate
-from silos._models import Weights
 from silos._records import from_record
 from silos._schedule import Schedule
 from silos._silo import ITEM, Question, Request, Silo
 from silos._statistics import Statistic, statistic_from_config
 from silos._together import FleetTrainer, train_together
+from silos._weights import Weights
 
 DECLINED = 1001
 FAILED = 1002

@@ -7,7 +7,6 @@ noise comes from the caller's streams. The parameters are views of one flat tens
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,17 +14,16 @@ from numpy.typing import NDArray
 from opacus import GradSampleModule
 from torch import nn
 
-from accounting import InvalidValue
 from accounting._validate import check_count
 from silos._check_model import check_model, quiet_torch
-from silos._models import Weights, check_same_layout
+from silos._losses import loss
 from silos._optimizer import StreamOptimizer
+from silos._precision import Precision, torch_dtype
 from silos._sample import Sample, sample_individuals, sample_records
 from silos._schedule import Schedule
 from silos._shard import Shard
-from silos._tasks import Task, loss
-
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+from silos._tasks import Task
+from silos._weights import Weights, check_same_layout
 
 
 class OpacusEngine:
@@ -64,18 +62,17 @@ class OpacusEngine:
         task: Task,
         input_shape: Sequence[int],
         outputs: int,
-        dtype: Literal["float32", "float64"] = "float32",
+        dtype: Precision = "float32",
         device: str = "cpu",
         max_physical_batch: int = 256,
     ) -> None:
         check_count(low=1, max_physical_batch=max_physical_batch)
-        if dtype not in _DTYPES:
-            raise InvalidValue(f"Expected dtype={dtype!r} to be one of {', '.join(_DTYPES)}.")
+        precision = torch_dtype(dtype)
         check_model(model, input_shape=input_shape, outputs=outputs)
         torch.set_num_threads(1)
         self._template = copy.deepcopy(model)
         self._loss = loss(task)
-        self._dtype = _DTYPES[dtype]
+        self._dtype = precision
         self._device = torch.device(_pick(device))
         self._chunk = max_physical_batch
         self._build()

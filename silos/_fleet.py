@@ -12,7 +12,6 @@ own samples ask for the same width are stacked (`silos._fleet_section`).
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,17 +20,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accounting._errors import InvalidValue
-from silos._check_model import check_model
+from silos._check_model import check_outputs
 from silos._errors import ModelRefused
 from silos._fleet_network import Network, Room, columns
 from silos._fleet_section import SECTION, Draw, Section
 from silos._job import Job, Outcome
-from silos._models import Weights, check_same_layout
+from silos._precision import Precision, torch_dtype
 from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._tasks import Task, check_task
-
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+from silos._weights import Weights, check_same_layout
 
 # The most numbers that are held at a time, while they are those of more than one silo.
 _IN_BLOCK = 1 << 23
@@ -72,20 +70,19 @@ class FleetEngine:
         task: Task,
         input_shape: Sequence[int],
         outputs: int,
-        dtype: Literal["float32", "float64"] = "float32",
+        dtype: Precision = "float32",
     ) -> None:
         check_task(task)
-        if dtype not in _DTYPES:
-            raise InvalidValue(f"Expected dtype={dtype!r} to be one of {', '.join(_DTYPES)}.")
+        precision = torch_dtype(dtype)
         network = Network.read(model)
         if network is None:
             raise ModelRefused("A fleet trains only chains of linear layers with elementwise functions between them.")
-        check_model(model, input_shape=input_shape, outputs=outputs)
+        check_outputs(model, input_shape=input_shape, outputs=outputs)
         torch.set_num_threads(1)
         self._network = network
         self._task: Task = task
-        self._room = Room(_DTYPES[dtype])
-        self._table = _Table(network, task, _DTYPES[dtype])
+        self._room = Room(precision)
+        self._table = _Table(network, task, precision)
         self._layout = {name: tuple(p.shape) for name, p in model.named_parameters()}
         ends = list(accumulate(math.prod(shape) for shape in self._layout.values()))
         self._places = list(zip(self._layout.items(), [0, *ends], ends, strict=False))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from silos._models import Weights
 from silos._schedule import Schedule
 from silos._shard import Shard
+from silos._weights import Weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

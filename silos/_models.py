@@ -16,9 +16,7 @@ from torch import nn
 from accounting import InvalidValue
 from accounting._validate import check_count
 from silos._errors import ModelRefused
-
-Weights = dict[str, NDArray[np.generic]]
-"""Trainable parameters by name."""
+from silos._weights import Weights, check_same_layout
 
 ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "elu": nn.ELU,
@@ -86,19 +84,6 @@ def load_weights(model: nn.Module, weights: Mapping[str, NDArray[np.generic]]) -
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(torch.from_numpy(np.array(weights[name])))
-
-
-def check_same_layout(expected: Mapping[str, tuple[int, ...]], weights: Mapping[str, NDArray[np.generic]]) -> None:
-    """Refuse weights whose names or shapes are not the expected ones.
-
-    Raises:
-        InvalidValue: naming the first difference.
-    """
-    if odd := sorted(set(expected) ^ set(weights)):
-        raise InvalidValue(f"Weight {odd[0]!r} is missing or unknown; the model has {', '.join(expected)}.")
-    for name, shape in expected.items():
-        if weights[name].shape != shape:
-            raise InvalidValue(f"Expected weight {name!r} of shape {weights[name].shape} to have shape {shape}.")
 
 
 def _mlp(input_shape: tuple[int, ...], outputs: int, hidden: Sequence[int], activation: str) -> nn.Module:

@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from silos._models import Weights
+from silos._weights import Weights
 
 
 class HeldArray(Array):

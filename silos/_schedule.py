@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Self
-
-from flwr.app import ConfigRecord
+from typing import TYPE_CHECKING, Self
 
 from accounting import InvalidValue, MultiRecordSampledGaussian, SampledGaussian
 from accounting._validate import check_count, check_in_range
+
+if TYPE_CHECKING:
+    from flwr.app import ConfigRecord
 
 _ALLOWED: Mapping[object, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float)}
 
@@ -79,7 +80,7 @@ class Schedule:
             sampling_rate=rate, noise_multiplier=sigma, by_individual=self.by_individual, steps=steps
         )
 
-    def to_config(self) -> ConfigRecord:
+    def to_config(self) -> "ConfigRecord":
         """The schedule as a Flower record."""
         return _config(self).copy()
 
@@ -101,6 +102,8 @@ class Schedule:
 
 
 @lru_cache(maxsize=4096)
-def _config(schedule: Schedule) -> ConfigRecord:
+def _config(schedule: Schedule) -> "ConfigRecord":
+    from flwr.app import ConfigRecord  # takes half a second, and a plan needs none
+
     # Flower looks at every value that is put into a record, and a run has the same few schedules in every round.
     return ConfigRecord(asdict(schedule))

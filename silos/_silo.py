@@ -12,12 +12,12 @@ from accounting import Charge, InvalidValue, Ledger, Mechanism
 from silos._errors import Declined
 from silos._frozen import freeze
 from silos._job import Job
-from silos._models import Weights, check_same_layout
 from silos._records import hash_weights
 from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._statistics import HELD_OUT_ITEMS, Outputs, Statistic
 from silos._streams import Purpose
+from silos._weights import Weights, check_same_layout
 
 ITEM = "update"
 """The ledger's word for the release of trained weights."""

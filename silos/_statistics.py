@@ -17,17 +17,19 @@ Smith 2006).
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
-from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from accounting import DiscreteLaplace, InvalidValue, Mechanism, PureEpsilon, Relation
 from accounting._validate import check_count, check_in_range
-from silos._models import Weights
 from silos._shard import Shard
 from silos._streams import Purpose
+from silos._weights import Weights
+
+if TYPE_CHECKING:
+    from flwr.app import ConfigRecord
 
 Outputs: TypeAlias = NDArray[np.float64]
 Sums: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
@@ -87,8 +89,10 @@ class Statistic(ABC):
         """The sum with noise, under the statistic's item as name."""
         return {self.item: add_noise(self.sums(shard, outputs), self.scale, generator)}
 
-    def to_config(self) -> ConfigRecord:
+    def to_config(self) -> "ConfigRecord":
         """The statistic as a Flower record."""
+        from flwr.app import ConfigRecord  # takes half a second, and a plan needs none
+
         record = ConfigRecord({"item": self.item})
         for name, value in asdict(self).items():
             record[name] = str(value) if isinstance(value, Relation) else value

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from silos._job import Job, Outcome
-from silos._models import Weights
 from silos._silo import Charged, Request, Silo
+from silos._weights import Weights
 
 
 class FleetTrainer(Protocol):
