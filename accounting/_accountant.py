@@ -39,8 +39,8 @@ def epsilon(releases: Sequence[Mechanism], *, relation: Relation, delta: float, 
         releases: what one silo released, in any order.
         relation: the neighbouring relation.
         delta: in [0, 1].
-        method: ``pld``; ``rdp``; or ``auto``, PLD for delta >= 1e-9 and noise multipliers >= 0.05, or any of plain
-            Gaussians alone, else Renyi.
+        method: ``pld``; ``rdp``; or ``auto``, PLD for delta >= 1e-9 and noise multipliers >= 0.05, or for any of both
+            where plain Gaussians are alone, else Renyi.
 
     Raises:
         Unsupported: for a mechanism with no price under the relation, or with no pair where `method` is ``pld``.

@@ -49,6 +49,11 @@ class Question(ABC):
         """An upper bound on what is so small that PLD is not believed: the least answer at which it is."""
         return 0.0
 
+    @property
+    def closed_form_rounds_up(self) -> bool:
+        """Whether the answer from a closed form is rounded up by more than its floats err, at any delta."""
+        return False
+
 
 @dataclass(frozen=True)
 class EpsilonAt(Question):
@@ -70,6 +75,10 @@ class EpsilonAt(Question):
 
     def in_range(self, answer: float) -> bool:  # noqa: ARG002
         return self.delta >= SMALLEST_PLD_DELTA
+
+    @property
+    def closed_form_rounds_up(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

@@ -146,8 +146,9 @@ def _price(costs: Costs, exposure: Exposure, question: Question, method: Method)
         if method == "pld":
             raise
         return _by_renyi(costs, exposure, question)
-    value = _worst_by_pld(parts, question, trust=method == "pld")
-    if value is not None and (method == "pld" or question.in_range(value)):
+    sure = method == "pld" or (question.closed_form_rounds_up and all(map(_in_closed_form, parts)))
+    value = _worst_by_pld(parts, question, trust=sure)
+    if value is not None and (sure or question.in_range(value)):
         return Answer(value=value, exposure=exposure, method="pld", upper_bound=False)
     renyi = _bounds(costs, [exposure], question)[0][0]
     pure = max(question.of_pure(greatest_loss(direction)) for direction in parts)
@@ -169,7 +170,12 @@ def _worst_by_pld(compositions: Sequence[Parts], question: Question, *, trust: b
 
 def _suit_pld(parts: Parts) -> bool:
     """Whether PLD is known to be tight: on a grid, or in closed form for plain Gaussians of any noise."""
-    return all(pair.suits_pld for pair, _ in parts) or all(pair.squared_shift > 0 for pair, _ in parts)
+    return all(pair.suits_pld for pair, _ in parts) or _in_closed_form(parts)
+
+
+def _in_closed_form(parts: Parts) -> bool:
+    """Whether only plain Gaussians are composed, which are one: no transform rounds their delta."""
+    return all(pair.squared_shift > 0 for pair, _ in parts)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -356,6 +356,15 @@ def test_plain_gaussians_cost_their_closed_form_however_little_the_noise(
     assert truth * (1 - 1e-12) <= price.epsilon <= truth * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("delta", [1e-10, 1e-13, 1e-50, 1e-200])
+@pytest.mark.parametrize(("sigma", "steps"), [(100.0, 10_000), (1e4, 1), (1e8, 1), (0.3, 7)])
+def test_plain_gaussians_cost_their_closed_form_however_small_the_delta(sigma: float, steps: int, delta: float) -> None:
+    price = epsilon([Gaussian(noise_multiplier=sigma, steps=steps)], relation=Relation.ZERO_OUT, delta=delta)
+    truth = gaussian_epsilon(math.sqrt(steps) / sigma, delta)
+    assert truth <= price.epsilon <= truth * (1 + 1e-11) + 2e-12
+    assert price.method == "pld"
+
+
 @pytest.mark.parametrize("steps", [2, 3, 5, 8, 30, 300])
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0])
 def test_few_steps_of_few_atoms_are_tight_also_at_their_atoms(epsilon: float, steps: int) -> None:
