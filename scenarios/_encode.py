@@ -1,7 +1,8 @@
 """From columns to a model's inputs and labels, by public rules alone.
 
 Each value is turned into inputs by the scenario's bounds and categories; no statistic of the data is ever computed,
-so one record's inputs depend on that record only. A value that the scenario does not allow is refused.
+so one record's inputs depend on that record only. A value that the scenario does not allow is refused. An infinite
+number is a missing value: it has no size to clip.
 """
 
 from collections.abc import Mapping
@@ -86,7 +87,7 @@ def encode_features(columns: Columns, features: Mapping[str, Feature], *, blank:
     """
     held = {name: column(columns, name) for name in features}
     gaps = {
-        name: pd.isna(held[name])
+        name: _absent(name, held[name], feature)
         for name, feature in features.items()
         if blank and held[name].ndim == 1 and (feature.missing is None or feature.missing is False)
     }
@@ -101,6 +102,10 @@ def encode_features(columns: Columns, features: Mapping[str, Feature], *, blank:
     return inputs
 
 
+def _absent(name: str, values: Values, feature: Feature) -> NDArray[np.bool_]:
+    return pd.isna(values) if isinstance(feature, CategoryFeature) else np.isnan(_finite(name, values))
+
+
 def _any_value(feature: Feature) -> Scalar:
     return feature.categories[0] if isinstance(feature, CategoryFeature) else feature.low
 
@@ -110,7 +115,7 @@ def _encode(name: str, values: Values, feature: Feature) -> NDArray[np.float32]:
         return _one_hot(name, values, feature)
     if values.ndim > 1:
         return _block(name, values, feature)
-    numbers = _numbers(name, values)
+    numbers = _finite(name, values)
     missing = np.isnan(numbers)
     if feature.missing is None:
         _refuse_missing(name, numbers, "give the feature a public `missing` value")
@@ -124,8 +129,8 @@ def _block(name: str, values: Values, feature: NumericFeature) -> NDArray[np.flo
     if values.dtype.kind not in "biuf":
         raise BadColumn(name, f"is a block of {values.dtype}, not of numbers")
     block = values.astype(np.float32)
-    if np.isnan(block).any():
-        raise BadColumn(name, "holds nan; a block of inputs must be whole")
+    if not np.isfinite(block).all():
+        raise BadColumn(name, "holds nan or infinite numbers; a block of inputs must be whole")
     np.clip(block, feature.low, feature.high, out=block)
     block -= np.float32(feature.low)
     block /= np.float32(feature.high - feature.low)
@@ -169,7 +174,7 @@ def encode_labels(columns: Columns, label: Label, task: str) -> Labels:
     _refuse_missing(label.column, values, "every record needs a label")
     if task == "regression" and label.low is not None and label.high is not None:
         scale = (label.high - label.low) / 2
-        scaled = _scaled(_numbers(label.column, values), label.low, label.high)
+        scaled = _scaled(_label_numbers(label.column, values), label.low, label.high)
         return Labels(values=scaled, outputs=1, scale=scale, offset=label.low + scale)
     if task == "multiclass" and label.classes is not None:
         numbers = _class_numbers(label.column, values, label.classes, np.zeros(len(values), dtype=bool))
@@ -179,7 +184,7 @@ def encode_labels(columns: Columns, label: Label, task: str) -> Labels:
 
 def _binary(values: Values, label: Label) -> NDArray[np.bool_]:
     if label.above is not None:
-        return _numbers(label.column, values) > label.above
+        return _label_numbers(label.column, values) > label.above
     if label.positive is not None:
         positive = np.array([_text(value) == _text(label.positive) for value in values.tolist()])
         if not positive.any():
@@ -188,6 +193,12 @@ def _binary(values: Values, label: Label) -> NDArray[np.bool_]:
     if not {_text(value) for value in values.tolist()} <= {"0", "1", "True", "False"}:
         raise BadColumn(label.column, f"is not binary: it holds {_some(values)}; give the label `above` or `positive`")
     return np.array([_text(value) in ("1", "True") for value in values.tolist()])
+
+
+def _label_numbers(name: str, values: Values) -> NDArray[np.float64]:
+    numbers = _finite(name, values)
+    _refuse_missing(name, numbers, "every record needs a label")
+    return numbers
 
 
 def _some(values: Values) -> str:
@@ -210,6 +221,12 @@ def _numbers(name: str, values: Values) -> NDArray[np.float64]:
     return numbers
 
 
+def _finite(name: str, values: Values) -> NDArray[np.float64]:
+    """A column's numbers, nan where one is missing or infinite."""
+    numbers = _numbers(name, values)
+    return np.where(np.isinf(numbers), np.nan, numbers)
+
+
 def _text(value: object) -> str:
     """A value as a name: 7.0 and 7 are the same one."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -218,4 +235,5 @@ def _text(value: object) -> str:
 def _refuse_missing(name: str, values: Values, remedy: str) -> None:
     missing = np.flatnonzero(pd.isna(values))
     if len(missing):
-        raise BadColumn(name, f"has {len(missing)} missing values, the first in record {missing[0] + 1}; {remedy}")
+        what = "missing or infinite" if values.dtype.kind == "f" else "missing"
+        raise BadColumn(name, f"has {len(missing)} {what} values, the first in record {missing[0] + 1}; {remedy}")

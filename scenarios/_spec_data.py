@@ -33,7 +33,8 @@ class NumericFeature(Section):
     low: float = Field(description="public lower bound, in the column's unit")
     high: float = Field(description="public upper bound, in the column's unit; above low")
     missing: float | None = Field(
-        default=None, description="public stand-in for a missing value, in the column's unit; adds an indicator input"
+        default=None,
+        description="public stand-in for a missing or infinite value, in the column's unit; adds an indicator input",
     )
 
     @model_validator(mode="after")
@@ -114,8 +115,8 @@ class Data(Section):
     )
     incomplete: Literal["refuse", "blank"] = Field(
         default="refuse",
-        description="a record that misses a value without a stand-in: refuse the data, or keep it as a blank row "
-        "that adds nothing to any sum",
+        description="a record that misses a value, or holds an infinite one, without a stand-in: refuse the data, or "
+        "keep it as a blank row that adds nothing to any sum",
     )
     columns: tuple[Column, ...] = Field(
         default=(), strict=False, description="csv: names of the columns, for files without a header"

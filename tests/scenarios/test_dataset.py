@@ -16,7 +16,9 @@ from scenarios._spec_data import CategoryFeature, Label, NumericFeature
 FINITE = st.floats(-1e9, 1e9)
 
 
-@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=30), FINITE, st.floats(1e-3, 1e9))
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30), FINITE, st.floats(1e-3, 1e9)
+)
 def test_numbers_never_leave_the_public_range(values: list[float], low: float, width: float) -> None:
     feature = NumericFeature(low=low, high=low + width)
     inputs = encode_features({"x": np.array(values)}, {"x": feature})
@@ -44,6 +46,23 @@ def test_a_missing_number_becomes_its_public_value_and_an_indicator() -> None:
     feature = NumericFeature(low=0, high=4, missing=3)
     inputs = encode_features({"x": np.array(["1", None, "3"], dtype=object)}, {"x": feature})
     assert inputs.tolist() == [[-0.5, 0], [0.5, 1], [0.5, 0]]
+
+
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_an_infinite_number_is_a_missing_one(infinite: float) -> None:
+    columns = {"x": np.array([1.0, infinite, 3.0])}
+    stand_in = NumericFeature(low=0, high=4, missing=3)
+    assert encode_features(columns, {"x": stand_in}).tolist() == [[-0.5, 0], [0.5, 1], [0.5, 0]]
+    bare = NumericFeature(low=0, high=4)
+    blank = encode_features(columns, {"x": bare}, blank=True)
+    assert np.isnan(blank).ravel().tolist() == [False, True, False]
+    with pytest.raises(InvalidValue, match="infinite"):
+        encode_features(columns, {"x": bare})
+    for task, label in (("regression", Label(column="x", low=0, high=4)), ("binary", Label(column="x", above=2))):
+        with pytest.raises(InvalidValue, match="infinite"):
+            encode_labels(columns, label, task)
+    with pytest.raises(InvalidValue, match="infinite"):
+        encode_features({"x": columns["x"][:, None]}, {"x": bare}, blank=True)
 
 
 def test_a_missing_category_has_an_input_of_its_own() -> None:
