@@ -6,7 +6,6 @@ round (their noise streams are keyed by round and their optimiser starts afresh)
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from scenarios._errors import RunError
+from silos._files import write_atomically
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -62,16 +62,6 @@ class Checkpoint:
     metrics: list[MetricRow] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     heads: dict[str, str] = field(default_factory=dict)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the file in one step, so that a reader or a kill sees the old one or the new one, whole."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
