@@ -59,7 +59,11 @@ def declare(scenario: Scenario, plan: Plan, ledger: Ledger, run: str) -> None:
 
 
 def ask(
-    grid: InProcessGrid, silos: Mapping[int, str], ledger: Ledger, asked: Asked, weights: Weights | None = None
+    grid: InProcessGrid,
+    silos: Mapping[int, str],
+    ledger: Ledger,
+    asked: Asked,
+    models: Mapping[str, Weights] | None = None,
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
     """Ask every silo for one statistic; see `server.ask_silos`."""
     if asked.statistic is None:
@@ -69,7 +73,7 @@ def ask(
         silos=silos,
         statistics=dict.fromkeys(silos.values(), asked.statistic),
         round=asked.round,
-        weights=weights,
+        models=models,
         ledger=ledger,
     )
 
@@ -97,12 +101,12 @@ def ask_after(
     grid: InProcessGrid,
     silos: Mapping[int, str],
     ledger: Ledger,
-    weights: Weights,
+    models: Mapping[str, Weights],
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """What the silos say of the last model, by silo and item; a silo that does not answer is left out."""
+    """What each silo says of its last model, by silo and item; a silo that does not answer is left out."""
     found: dict[str, dict[str, NDArray[np.float64]]] = {}
     for one in _asked(scenario, dataset, scenario.training.rounds):
-        answers, _ = ask(grid, silos, ledger, one, weights)
+        answers, _ = ask(grid, silos, ledger, one, models)
         for silo, sums in answers.items():
             found.setdefault(silo, {})[one.item] = sums.astype(np.float64)
     return found

@@ -6,7 +6,7 @@ run again from the same noise streams, which is the same release and reuses its 
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from scenarios._account import LEDGER
 from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically
 from scenarios._dataset import prepare, public_sizes
 from scenarios._errors import RunError
+from scenarios._groups import grouped
 from scenarios._plan import Plan, make_plan
 from scenarios._price import epsilons_by_round, executed, price_run
 from scenarios._report import render_report
@@ -39,7 +40,8 @@ class RunResult:
         metrics: tidy rows with columns round, silo, metric, value; silo ``all`` is the federation.
         failures: tidy rows with columns round, silo, reason.
         engine: what trained the silos.
-        model: the final weights by name.
+        model: the final weights by name; the mean of the silos' last models, where each has its own.
+        personal: models of silos that have their own, by the silo's name.
         folder: where the files are.
     """
 
@@ -50,6 +52,7 @@ class RunResult:
     failures: pd.DataFrame
     engine: str
     model: Weights
+    personal: Mapping[str, Weights]
     folder: Path
 
 
@@ -81,6 +84,7 @@ def run(
     """
     began = time.perf_counter()
     dataset = prepare(scenario)
+    scenario = grouped(scenario, dataset.shards)
     plan = make_plan(scenario, public_sizes(scenario, dataset))
     simulation = Simulation(scenario, dataset, plan)
     folder = Path(out) if out is not None else default_folder(scenario)
@@ -101,6 +105,7 @@ def run(
         failures=pd.DataFrame(state.failures, columns=["round", "silo", "reason"]),
         engine=simulation.engine,
         model=state.model,
+        personal=simulation.personal(state),
         folder=folder,
     )
     _write(result, prices, seconds=time.perf_counter() - began)
@@ -144,5 +149,8 @@ def _write(result: RunResult, prices: pd.DataFrame, *, seconds: float) -> None:
         "report.html": page.encode(),
         "timings.json": json.dumps({"seconds": round(seconds, 3)}).encode(),
     }
+    if result.personal:
+        own = {f"{silo}/{name}": array for silo, model in result.personal.items() for name, array in model.items()}
+        contents["personal.safetensors"] = save(own)
     for name, content in contents.items():
         write_atomically(result.folder / name, content)

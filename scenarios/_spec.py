@@ -17,6 +17,7 @@ from scenarios._errors import ScenarioError
 from scenarios._origin import Origin, Problem
 from scenarios._spec_data import FILE_KINDS, Data, Section, Silos, refuse
 from scenarios._spec_events import Events
+from scenarios._spec_strategies import FedAvg, Strategy
 
 
 class Model(Section):
@@ -33,33 +34,6 @@ class Model(Section):
     activation: Literal["elu", "gelu", "relu", "sigmoid", "tanh"] = Field(
         default="tanh", description="mlp: what follows each hidden layer"
     )
-
-
-class FedAvg(Section):
-    """The weighted mean of the silos' models, by public weights."""
-
-    name: Literal["fedavg"] = Field(description="the strategy")
-
-
-class FedAvgM(Section):
-    """FedAvg with momentum on the server (Hsu, Qi, Brown 2019)."""
-
-    name: Literal["fedavgm"] = Field(description="the strategy")
-    learning_rate: float = Field(default=1.0, gt=0, description="the server's learning rate")
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="the server's momentum")
-
-
-class FedAdam(Section):
-    """Adam on the server (Reddi et al. 2021)."""
-
-    name: Literal["fedadam"] = Field(description="the strategy")
-    learning_rate: float = Field(default=0.1, gt=0, description="the server's learning rate")
-    beta_1: float = Field(default=0.9, ge=0, lt=1, description="decay of the first moment")
-    beta_2: float = Field(default=0.99, ge=0, lt=1, description="decay of the second moment")
-    tau: float = Field(default=1e-3, gt=0, description="adaptivity: added to the root of the second moment")
-
-
-Strategy = Annotated[FedAvg | FedAvgM | FedAdam, Field(discriminator="name")]
 
 
 class Training(Section):

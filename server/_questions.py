@@ -18,7 +18,7 @@ def ask_silos(
     silos: Mapping[int, str],
     statistics: Mapping[str, Statistic],
     round: int,
-    weights: Mapping[str, NDArray[np.generic]] | None = None,
+    models: Mapping[str, Mapping[str, NDArray[np.generic]]] | None = None,
     ledger: Ledger | None = None,
     timeout: float | None = None,
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
@@ -29,7 +29,7 @@ def ask_silos(
         silos: their names by node id.
         statistics: what is asked of each silo, by name; a silo without one is not asked.
         round: 0 before round 1, else the round after which it is asked.
-        weights: of the model to score held-out records by.
+        models: weights to score held-out records by, for each silo.
         ledger: as for `run_rounds`: all charges of the question are made durable in one commit.
         timeout: seconds to wait for the replies.
 
@@ -42,7 +42,7 @@ def ask_silos(
                 statistics[name],
                 round=round,
                 attempt=0,
-                weights=None if weights is None else to_record(weights),
+                weights=None if models is None else to_record(models[name]),
             ),
             node,
             "query.statistic",

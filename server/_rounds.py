@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from accounting import InvalidValue, Ledger, SilodpError
 from accounting._validate import check_count
 from server._flower import quiet_strategy
+from server._personal import Personal
 from server._strategies import WEIGHT
 from silos import Schedule, Weights, check_reply, from_record, request_content, to_record
 
@@ -65,8 +66,8 @@ def run_rounds(
     Args:
         grid: where the silos are.
         silos: their names by node id; `find_silos` gives it.
-        strategy: any Flower strategy that sends one model. It sees only replies that hold a finite model of the right
-            shape, each with the silo's public weight as its only metric.
+        strategy: any Flower strategy that sends a silo one model, the same to all or to each its own. It sees only
+            replies that hold a finite model of the right shape, each with the silo's public weight as its only metric.
         plan: each round's schedules.
         weights: to start from.
         rounds: number of the last round.
@@ -83,6 +84,8 @@ def run_rounds(
     check_count(low=1, first=first)
     check_count(low=0, rounds=rounds)
     _check_strategy(strategy, len(silos))
+    if isinstance(strategy, Personal):
+        strategy.seat(list(silos))
     current = dict(weights)
     for round in range(first, rounds + 1):
         with quiet_strategy(f"{seed}/{round}"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
 
 from accounting import InvalidValue
+from server._personal import Personal
 
 WEIGHT = "weight"
 """The metric under which a silo's public weight reaches a strategy."""
@@ -29,8 +30,9 @@ _KINDS: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, tuple[str, floa
         FedAdam,
         {"learning_rate": ("eta", 0.1), "beta_1": ("beta_1", 0.9), "beta_2": ("beta_2", 0.99), "tau": ("tau", 1e-3)},
     ),
+    "alone": (Personal, {}),
 }
-"""Each strategy of Flower, with our name, Flower's name and the default of each option."""
+"""Each strategy, with our name, its own name and the default of each option."""
 
 STRATEGIES: Mapping[str, Mapping[str, float]] = {
     name: {option: default for option, (_, default) in options.items()} for name, (_, options) in _KINDS.items()
@@ -42,8 +44,8 @@ def build_strategy(name: str, options: Mapping[str, float] | None = None) -> Str
     """A fresh strategy.
 
     Args:
-        name: ``fedavg`` (weighted average), ``fedavgm`` (with server momentum; Hsu et al. 2019) or ``fedadam`` (Reddi
-            et al. 2021).
+        name: ``fedavg`` (weighted average), ``fedavgm`` (with server momentum; Hsu et al. 2019), ``fedadam`` (Reddi
+            et al. 2021) or ``alone`` (each silo by itself).
         options: as in `STRATEGIES`; those not given have their defaults.
 
     Raises:
