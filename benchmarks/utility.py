@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from scenarios import load, run
-from scenarios._evaluate import HEADLINE
+from scenarios._outcome import HEADLINE
 
 ONE_SILO = (
     "silos.count=1",

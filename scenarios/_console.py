@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -14,12 +14,13 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from accounting import Rung, round_up
-from scenarios._evaluate import shown_metric
+from scenarios._outcome import headline, shown_metric, silo_rows
 from scenarios._plan import Plan
-from scenarios._report import headline, silo_rows
-from scenarios._runner import RunResult
-from scenarios._simulation import Progress
 from scenarios._spec import Scenario
+
+if TYPE_CHECKING:
+    from scenarios._runner import RunResult
+    from scenarios._simulation import Progress
 
 _console = Console()
 _PLAIN_LINES = 10
@@ -28,7 +29,7 @@ _REFRESH = 0.25
 
 
 @contextmanager
-def watch(scenario: Scenario) -> Iterator[Callable[[Progress], None]]:
+def watch(scenario: Scenario) -> Iterator[Callable[["Progress"], None]]:
     """A callback that shows the run's progress: a live bar on a terminal, else about ten plain lines."""
     if not sys.stderr.isatty():
         yield _plain(time.monotonic())
@@ -44,10 +45,10 @@ def watch(scenario: Scenario) -> Iterator[Callable[[Progress], None]]:
         yield _live(bar, bar.add_task(scenario.name, total=scenario.training.rounds, state="preparing"))
 
 
-def _live(bar: Bar, task: TaskID) -> Callable[[Progress], None]:
+def _live(bar: Bar, task: TaskID) -> Callable[["Progress"], None]:
     shown = -math.inf
 
-    def show(now: Progress) -> None:
+    def show(now: "Progress") -> None:
         nonlocal shown
         if now.round == now.rounds or time.monotonic() - shown >= _REFRESH:
             shown = time.monotonic()
@@ -56,8 +57,8 @@ def _live(bar: Bar, task: TaskID) -> Callable[[Progress], None]:
     return show
 
 
-def _plain(began: float) -> Callable[[Progress], None]:
-    def show(now: Progress) -> None:
+def _plain(began: float) -> Callable[["Progress"], None]:
+    def show(now: "Progress") -> None:
         if now.silo is None and now.round % max(1, now.rounds // _PLAIN_LINES) == 0:
             left = (time.monotonic() - began) / max(1, now.round) * (now.rounds - now.round)
             print(f"round {now.round}/{now.rounds}  {_state(now)}  {left:.0f} s left", file=sys.stderr, flush=True)
@@ -65,13 +66,13 @@ def _plain(began: float) -> Callable[[Progress], None]:
     return show
 
 
-def _state(now: Progress) -> str:
+def _state(now: "Progress") -> str:
     silo = f"silo {now.silo}  " if now.silo else ""
     failed = f"  {now.failures} failed" if now.failures else ""
     return f"{silo}epsilon so far {now.epsilon:.3f}  {now.metric} {now.value:.4f}{failed}"
 
 
-def print_result(result: RunResult) -> None:
+def print_result(result: "RunResult") -> None:
     """The table of silos, the guarantee and where the files are."""
     _print_warnings(result.plan)
     metric = shown_metric(result.metrics, result.scenario.data.task)

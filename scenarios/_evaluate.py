@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -17,25 +16,15 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from scenarios._checkpoint import WHOLE, MetricRow
 from scenarios._dataset import Dataset
-from scenarios._noisy_metrics import PREFIX
+from scenarios._outcome import HEADLINE
 from silos import Weights, load_weights
 
 Floats: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.int64] | NDArray[np.float32]
 Metrics = dict[str, float]
 
-HEADLINE: Mapping[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
-"""The metric that a task is judged by; larger is better in each."""
-
 CALIBRATION_BINS = 15
 """Equal-width bins of `calibration_error`, as many as Guo et al. (2017) use."""
-
-
-def shown_metric(metrics: pd.DataFrame, task: str) -> str:
-    """What a run is shown by: the oracle's headline metric, or the silos' noisy one where there is no oracle."""
-    noisy = PREFIX + HEADLINE[task]
-    known = set(metrics["metric"])
-    return noisy if noisy in known and HEADLINE[task] not in known else HEADLINE[task]
 
 
 class Evaluator:
@@ -46,22 +35,11 @@ class Evaluator:
         dataset: whose held-out records.
     """
 
-        Args:
-            round: after which.
-            weights: the model.
-            personal: models of silos that have their own, by name: each scores the held-out records of its silo.
-            by_silo: whether silos have rows of their own.
-
     def __init__(self, model: torch.nn.Module, dataset: Dataset) -> None:
         self._model = copy.deepcopy(model)
         self._dataset = dataset
 
-    def rows(
-        for silo, own in (personal or {}).items():
-            rows = data.test_silos == silo
-            outputs[rows] = self.outputs(own, data.test_features[rows])
-        self, round: int, weights: Weights, *, personal: Mapping[str, Weights] | None = None, by_silo: bool = False
-    ) -> list[MetricRow]:
+    def rows(self, round: int, weights: Weights, *, by_silo: bool = False) -> list[MetricRow]:
         """Metrics after a round: of the federation, and of each silo's own held-out records if `by_silo`.
 
         A dataset with nothing held out has none; blank rows are left out.

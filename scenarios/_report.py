@@ -1,19 +1,14 @@
 """The report of one run: a single HTML page that needs no network."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from accounting import Guarantee, round_up
-from scenarios._asked import HELD_OUT
-from scenarios._checkpoint import WHOLE
-from scenarios._evaluate import shown_metric
-from scenarios._plan import Plan
+from accounting import round_up
+from scenarios._outcome import headline, shown_metric, silo_rows
 from scenarios._plots import epsilon_by_round, metric_by_round, svg
-from scenarios._spec import Scenario
 
 if TYPE_CHECKING:
     from scenarios._runner import RunResult
@@ -77,49 +72,6 @@ The silos were trained by the {{ engine }} engine.</p>
 </body>
 </html>
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiloRow:
-    """One line of the table of silos."""
-
-    silo: str
-    size: int
-    sampling_rate: float
-    noise_multiplier: float
-    steps: int
-    epsilon: float
-    metric: str
-
-
-def silo_rows(plan: Plan, guarantee: Guarantee, metrics: pd.DataFrame, metric: str) -> list[SiloRow]:
-    """The table of silos: what each was asked, what it spent in fact, what the model does for its held-out records."""
-    last = metrics[(metrics["metric"] == metric) & (metrics["silo"] != WHOLE)].set_index("silo")["value"]
-    return [
-        SiloRow(
-            silo=part.silo,
-            size=part.size,
-            sampling_rate=part.schedule.sampling_rate,
-            noise_multiplier=part.schedule.noise_multiplier,
-            steps=part.steps,
-            epsilon=guarantee.per_silo[part.silo],
-            metric=f"{last[part.silo]:.4f}" if part.silo in last.index else "–",
-        )
-        for part in plan.silos
-    ]
-
-
-def headline(scenario: Scenario, guarantee: Guarantee, metrics: pd.DataFrame) -> str:
-    """What the run came to, in one line."""
-    metric = shown_metric(metrics, scenario.data.task)
-    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == WHOLE), "value"].to_numpy()[-1:]
-    said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
-    rounds = metrics["round"].max() if len(metrics) else scenario.training.rounds
-    silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)
-    return (
-        f"After {rounds} rounds over {silos} silos: {said}, at epsilon "
-        f"{round_up(guarantee.epsilon, 4)}, delta {round_up(guarantee.delta, 4)}."
-    )
 
 
 def render_report(result: "RunResult", prices: pd.DataFrame) -> str:

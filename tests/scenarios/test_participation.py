@@ -12,8 +12,8 @@ import scenarios._simulation
 from accounting import Ledger, epsilon
 from scenarios import ScenarioError, load, run
 from scenarios._account import account_ledgers
+from scenarios._outcome import headline
 from scenarios._participation import fates
-from scenarios._report import headline
 from scenarios._runner import RunResult
 from scenarios._spec_events import KINDS
 
