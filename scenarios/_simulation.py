@@ -1,10 +1,11 @@
 """The rounds of a run in this process: silos, grid, strategy and oracle evaluation around `server.run_rounds`."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flwr.app import Context
+from flwr.serverapp.strategy import Strategy
 
 from accounting import Ledger, Mechanism, Relation, epsilon
 from scenarios._asked import held_out_chain
@@ -22,6 +23,7 @@ from scenarios._spec import Scenario
 from scenarios._standardise import standardised
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, restore_state, run_rounds, save_state
 from silos import FleetEngine, Silo, Streams, Weights, build_engine, build_model, client_app, serve_together, weights_of
+from server._personal import personal_models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +110,8 @@ class Simulation:
 
     def initial(self) -> Checkpoint:
         """The state before round 1."""
-        weights = weights_of(self._model)
-        return Checkpoint(run=self.name, round=0, model=weights, metrics=self._evaluate(0, weights))
+        state = Checkpoint(run=self.name, round=0, model=weights_of(self._model))
+        return replace(state, metrics=self._evaluate(state))
 
     def rounds(self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None]) -> Iterator[Checkpoint]:
         """The state after each round that follows `start`; what led to it is durably in the ledger by then."""
@@ -127,9 +129,7 @@ class Simulation:
             for silo, schedule in schedules.items():
                 ledger.declare(silo, self.name, total, schedule.mechanism())
         self._ask_before(ledger)
-        options = self._scenario.training.strategy.model_dump()
-        strategy = build_strategy(options.pop("name"), options)
-        restore_state(strategy, start.strategy)
+        strategy = self._strategy(start)
         teller.tell()
         state = start
         if self._reached(state.metrics):
@@ -147,7 +147,7 @@ class Simulation:
             ledger=ledger,
             seed=self._key.hex(),
         ):
-            state = replace(self._after(state, result), strategy=save_state(strategy))
+            state = self._after(replace(state, strategy=save_state(strategy)), result)
             yield state
             teller.state = state
             teller.tell()
@@ -159,17 +159,31 @@ class Simulation:
         if not self._scenario.evaluation.silo_metrics:
             return state
         grid, silos = self._grid(ledger, self._dataset)
-        released = ask_after(self._scenario, self._dataset, grid, silos, ledger, state.model)
+        models = dict.fromkeys(self._dataset.shards, state.model) | self.personal(state)
+        released = ask_after(self._scenario, self._dataset, grid, silos, ledger, models)
         rows = noisy_rows(state.round, self._dataset.task, released, scale=self._dataset.label_scale)
         return replace(state, metrics=[*state.metrics, *rows])
 
     def _ask_before(self, ledger: Ledger) -> None:
+    def personal(self, state: Checkpoint) -> Mapping[str, Weights]:
+        """Models of silos that have their own, by name."""
+        return personal_models(self._strategy(state), list(self._dataset.shards))
+
+    def _strategy(self, state: Checkpoint) -> Strategy:
+        """The strategy as it was in that state."""
+        options = self._scenario.training.strategy.model_dump()
+        strategy = build_strategy(options.pop("name"), options)
+        restore_state(strategy, state.strategy)
+        return strategy
+
         grid, silos = self._grid(ledger, self._as_read)
         ask_before(self._scenario, self._as_read, grid, silos, ledger)
 
-    def _evaluate(self, round: int, weights: Weights, *, by_silo: bool = False) -> list[MetricRow]:
+    def _evaluate(self, state: Checkpoint, *, by_silo: bool = False) -> list[MetricRow]:
         """The oracle's metrics, where the scenario uses one."""
-        return self._evaluator.rows(round, weights, by_silo=by_silo) if uses_oracle(self._scenario) else []
+        if not uses_oracle(self._scenario):
+            return []
+        return self._evaluator.rows(state.round, state.model, personal=self.personal(state), by_silo=by_silo)
 
     def _fate(self, silo: str, round: int) -> str | None:
         return self._fates[silo].get(round)
@@ -212,24 +226,19 @@ class Simulation:
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:
         last = result.round == self._scenario.training.rounds
+        state = replace(state, round=result.round, model=result.weights)
         rows: list[MetricRow] = []
         if last or result.round % self._scenario.evaluation.every == 0:
-            rows = self._evaluate(result.round, result.weights, by_silo=last)
+            rows = self._evaluate(state, by_silo=last)
         if not last and self._reached(rows):
-            rows = self._evaluate(result.round, result.weights, by_silo=True)
+            rows = self._evaluate(state, by_silo=True)
         reasons = {
             silo: event or result.failures[silo]
             for silo in self._dataset.shards
             if (event := self._fate(silo, result.round)) or silo in result.failures
         }
         failures = [Failure(result.round, silo, reason) for silo, reason in reasons.items()]
-        return replace(
-            state,
-            round=result.round,
-            model=result.weights,
-            metrics=[*state.metrics, *rows],
-            failures=[*state.failures, *failures],
-        )
+        return replace(state, metrics=[*state.metrics, *rows], failures=[*state.failures, *failures])
 
 
 class _Teller:
