@@ -22,7 +22,7 @@ from accounting import Allowance, Mechanism, NonPrivate, Relation
 from scenarios._price import unit_of
 from scenarios._spec import Scenario
 from silos import Errors, Loss, Moments, Outcomes, Size, Statistic
-from silos._silo import ITEM
+from silos._weights import ITEM
 
 ALLOWANCE = "allowance"
 """The ledger's item for what training may cost in all."""

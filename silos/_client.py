@@ -21,10 +21,10 @@ from silos._errors import Declined
 from silos._gate import ARRAYS, NAME, open_gate
 from silos._records import from_record
 from silos._schedule import Schedule
-from silos._silo import ITEM, Question, Request, Silo
+from silos._silo import Question, Request, Silo
 from silos._statistics import Statistic, statistic_from_config
 from silos._together import FleetTrainer, train_together
-from silos._weights import Weights
+from silos._weights import ITEM, Weights
 
 DECLINED = 1001
 FAILED = 1002

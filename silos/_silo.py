@@ -17,10 +17,7 @@ from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._statistics import HELD_OUT_ITEMS, Outputs, Statistic
 from silos._streams import Purpose
-from silos._weights import Weights, check_same_layout
-
-ITEM = "update"
-"""The ledger's word for the release of trained weights."""
+from silos._weights import ITEM, Weights, check_same_layout
 
 Predict = Callable[[Mapping[str, NDArray[np.generic]], NDArray[np.float32]], Outputs]
 """A model's outputs, shape (records, outputs), from its weights and records' inputs."""

@@ -10,6 +10,9 @@ from accounting import InvalidValue
 Weights = dict[str, NDArray[np.generic]]
 """Trainable parameters by name."""
 
+ITEM = "update"
+"""The ledger's word for the release of trained weights."""
+
 
 def check_same_layout(expected: Mapping[str, tuple[int, ...]], weights: Mapping[str, NDArray[np.generic]]) -> None:
     """Refuse weights whose names or shapes are not the expected ones.
