@@ -35,31 +35,31 @@ class Evaluator:
         dataset: whose held-out records.
     """
 
-        Args:
-            round: after which.
-            weights: the model.
-            personal: models of silos that have their own, by name: each scores the held-out records of its silo.
-            by_silo: whether silos have rows of their own.
-
     def __init__(self, model: torch.nn.Module, dataset: Dataset) -> None:
         self._model = copy.deepcopy(model)
         self._dataset = dataset
 
     def rows(
-        for silo, own in (personal or {}).items():
-            rows = data.test_silos == silo
-            outputs[rows] = self.outputs(own, data.test_features[rows])
         self, round: int, weights: Weights, *, personal: Mapping[str, Weights] | None = None, by_silo: bool = False
     ) -> list[MetricRow]:
         """Metrics after a round: of the federation, and of each silo's own held-out records if `by_silo`.
 
         A dataset with nothing held out has none; blank rows are left out.
+
+        Args:
+            round: after which.
+            weights: the model.
+            personal: models of silos that have their own, by name: each scores the held-out records of its silo.
+            by_silo: whether silos have rows of their own.
         """
         data = self._dataset
         kept = np.isfinite(data.test_features).all(axis=tuple(range(1, data.test_features.ndim)))
         if not kept.any():
             return []
         outputs = self.outputs(weights, data.test_features)
+        for silo, own in (personal or {}).items():
+            rows = data.test_silos == silo
+            outputs[rows] = self.outputs(own, data.test_features[rows])
         groups = {WHOLE: kept}
         if by_silo:
             groups |= {silo: kept & (data.test_silos == silo) for silo in data.shards}

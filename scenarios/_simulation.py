@@ -22,8 +22,8 @@ from scenarios._run_key import run_key
 from scenarios._spec import Scenario
 from scenarios._standardise import standardised
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, restore_state, run_rounds, save_state
-from silos import FleetEngine, Silo, Streams, Weights, build_engine, build_model, client_app, serve_together, weights_of
 from server._personal import personal_models
+from silos import FleetEngine, Silo, Streams, Weights, build_engine, build_model, client_app, serve_together, weights_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,6 @@ class Simulation:
         rows = noisy_rows(state.round, self._dataset.task, released, scale=self._dataset.label_scale)
         return replace(state, metrics=[*state.metrics, *rows])
 
-    def _ask_before(self, ledger: Ledger) -> None:
     def personal(self, state: Checkpoint) -> Mapping[str, Weights]:
         """Models of silos that have their own, by name."""
         return personal_models(self._strategy(state), list(self._dataset.shards))
@@ -176,6 +175,7 @@ class Simulation:
         restore_state(strategy, state.strategy)
         return strategy
 
+    def _ask_before(self, ledger: Ledger) -> None:
         grid, silos = self._grid(ledger, self._as_read)
         ask_before(self._scenario, self._as_read, grid, silos, ledger)
 
@@ -225,8 +225,8 @@ class Simulation:
         return grid, find_silos(grid, list(silos))
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:
-        last = result.round == self._scenario.training.rounds
         state = replace(state, round=result.round, model=result.weights)
+        last = result.round == self._scenario.training.rounds
         rows: list[MetricRow] = []
         if last or result.round % self._scenario.evaluation.every == 0:
             rows = self._evaluate(state, by_silo=last)
