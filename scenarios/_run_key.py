@@ -7,6 +7,11 @@ from scenarios._dataset import Dataset
 from scenarios._spec import Scenario
 
 
+def run_name(scenario: Scenario, key: bytes) -> str:
+    """A run's name in the ledger: the scenario's, and the head of the run key."""
+    return f"{scenario.name}-{key.hex()[:16]}"
+
+
 def run_key(scenario: Scenario, dataset: Dataset) -> bytes:
     """The key of all noise of a run: a hash of the resolved scenario with its seed, the shards and the code version.
 

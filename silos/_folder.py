@@ -30,11 +30,10 @@ from safetensors.numpy import save
 
 from silos._files import write_atomically
 from silos._frozen import silo_key
-from silos._law import Law
+from silos._law import LAW, Law
 from silos._records import hash_weights
 from silos._weights import Weights
 
-LAW = "silo.toml"
 LEDGER = "ledger.db"
 KEY = "silo.key"
 RELEASED = "released"

@@ -43,8 +43,11 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from accounting import Relation, Unit
+from accounting import Budget, InvalidValue, MultiRecordSampledGaussian, Relation, SampledGaussian, Unit
 from silos._errors import LawBroken
+
+LAW = "silo.toml"
+"""The law's file, in the silo's folder."""
 
 Item = Literal["update", "outcomes", "loss", "errors"]
 """What a law may allow to leave. A count would choose rates, and moments would change the shard: neither is offered."""
@@ -177,7 +180,7 @@ class Law(_Section):
         return cls.parse(text, str(path))
 
     @classmethod
-    def parse(cls, text: str, where: str = "silo.toml") -> "Law":
+    def parse(cls, text: str, where: str = LAW) -> "Law":
         """The law in a text.
 
         Args:
@@ -199,6 +202,29 @@ class Law(_Section):
     def protected(self) -> Unit:
         """What is protected."""
         return Unit(individual=self.unit == "individual", records=self.records)
+
+    def filter(self) -> Budget:
+        """The budget as a filter, which admits the most rounds of the kind that the limits allow.
+
+        Raises:
+            LawBroken: for a budget below what no release can be priced at.
+        """
+        rate, sigma, steps = self.limits.sampling_rate, self.limits.noise_multiplier, self.limits.steps
+        round = SampledGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=steps)
+        if self.records > 1:
+            round = MultiRecordSampledGaussian(
+                sampling_rate=rate, noise_multiplier=sigma, records=self.records, steps=steps
+            )
+        try:
+            return Budget(
+                epsilon=self.budget.epsilon,
+                delta=self.budget.delta,
+                relation=self.relation,
+                unit=self.protected,
+                suits=[round] if sigma > 0 else [],
+            )
+        except InvalidValue as error:
+            raise LawBroken(f"{LAW}: budget.epsilon = {self.budget.epsilon:g}: {error}") from None
 
 
 def _told(error: ErrorDetails) -> str:
