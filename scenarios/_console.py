@@ -14,6 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from accounting import Rung, round_up
+from scenarios._groups import GroupRow
 from scenarios._outcome import headline, shown_metric, silo_rows
 from scenarios._plan import Plan
 from scenarios._spec import Scenario
@@ -88,11 +89,22 @@ def print_result(result: "RunResult") -> None:
             row.metric,
         )
     _console.print(table)
+    print_groups(result.plan.group_rows(result.guarantee.per_silo))
     _console.print(headline(result.scenario, result.guarantee, result.metrics), style="bold")
     _console.print(result.guarantee.sentence())
     if len(result.plan.budget) > 1:
         _print_budget(result.plan)
     _console.print(f"Written to {result.folder}: {', '.join(sorted(each.name for each in result.folder.iterdir()))}")
+
+
+def print_groups(rows: Sequence[GroupRow]) -> None:
+    """What each group's silos spend, a line a group; nothing where there are none."""
+    if not rows:
+        return
+    table = _table("group", "silos", "epsilon of a silo, at most")
+    for row in rows:
+        table.add_row(row.group, str(row.silos), round_up(row.epsilon, 4))
+    _console.print(table)
 
 
 def print_scenarios(scenarios: Sequence[Scenario]) -> None:
@@ -127,6 +139,7 @@ def print_plan(plan: Plan) -> None:
             round_up(part.price.epsilon, 4),
         )
     _console.print(table)
+    print_groups(plan.group_rows())
     if plan.epsilon > plan.worst.price.epsilon:
         _console.print(f"In the worst set of silos that one unit may be in: epsilon = {round_up(plan.epsilon, 4)}.")
     _console.print(f"Sizes: {plan.sizes}.")

@@ -27,6 +27,9 @@ from silos._tasks import Task
 LEAST_RECORDS = 2
 """Training records that a silo needs: a silo of one record is one individual, and its name tells whose."""
 
+POOLED = "pooled"
+"""The one silo of a trusted trainer who holds everybody's records."""
+
 _PARTITION_STREAM = 1
 
 
@@ -35,7 +38,9 @@ class Dataset:
     """What the silos hold, and what the simulator holds out.
 
     Args:
-        shards: each silo's training records, by name, in the natural order of names.
+        shards: each silo's training records, by name, in the natural order of names; where they are pooled, one shard
+            of everything, `POOLED`.
+        records: number of training records of each silo, by name, pooled or not.
         test_features: float32, shape (held out, *input_shape).
         test_labels: encoded as in the shards.
         test_silos: the silo that each held-out record belongs to.
@@ -47,6 +52,7 @@ class Dataset:
     """
 
     shards: dict[str, Shard]
+    records: dict[str, int]
     test_features: NDArray[np.float32]
     test_labels: NDArray[np.int64] | NDArray[np.float32]
     test_silos: NDArray[np.str_]
@@ -76,12 +82,16 @@ def prepare(scenario: Scenario) -> Dataset:
     kept = held.where(~held_out[held.rows])
     trained = {name: kept.rows[kept.silos == name] for name in order}
     _check_sizes(scenario, trained)
+    records = {name: len(rows) for name, rows in trained.items()}
+    if scenario.silos.pooled:
+        trained = {POOLED: np.unique(kept.rows)}  # a record that several silos hold is there once
     shards = {
         name: Shard(name=name, features=features[rows], labels=labels.values[rows], individuals=individuals[rows])
         for name, rows in trained.items()
     }
     return Dataset(
         shards=shards,
+        records=records,
         test_features=features[held_out],
         test_labels=labels.values[held_out],
         test_silos=silos[held_out],
@@ -114,16 +124,17 @@ def public_sizes(scenario: Scenario, dataset: Dataset) -> dict[str, int]:
         by_individual = scenario.training.sampling == "individuals"
         return {name: shard.individual_count if by_individual else len(shard) for name, shard in dataset.shards.items()}
     if isinstance(declared, int):
-        declared = dict.fromkeys(dataset.shards, declared)
-    for name in dataset.shards:
+        declared = dict.fromkeys(dataset.records, declared)
+    for name in dataset.records:
         if name not in declared:
             raise scenario.error("silos.declared_size", f"has no size for silo {name!r}")
-    return {name: max(1, round(declared[name] * kept)) for name in dataset.shards}
+    sizes = {name: max(1, round(declared[name] * kept)) for name in dataset.records}
+    return {POOLED: sum(sizes.values())} if scenario.silos.pooled else sizes
 
 
 def held_out_shard(dataset: Dataset, silo: str, name: str) -> Shard:
     """A silo's held-out records, as the silo keeps them, under a name."""
-    rows = np.flatnonzero(dataset.test_silos == silo)
+    rows = np.flatnonzero((dataset.test_silos == silo) | (silo not in dataset.records))
     return Shard(
         name=name,
         features=dataset.test_features[rows],
@@ -234,14 +245,15 @@ def _check_silo_names(scenario: Scenario, silos: list[str]) -> None:
             "silos", f'has a silo named "{WHOLE}", the word for the whole federation in metrics; rename it'
         )
     declared = scenario.silos.declared_size
-    for section, key, table in (
+    for *section, table in (
         ("silos", "declared_size", declared if isinstance(declared, dict) else {}),
         ("privacy", "silos", scenario.privacy.silos),
+        *(("privacy", "groups", name, group.silos or ()) for name, group in scenario.privacy.groups.items()),
     ):
         for name in table:
             if name not in silos:
                 raise scenario.error(
-                    (section, key, name), f"names a silo without records;{nearest(name, silos)} silos: {_cut(silos)}"
+                    (*section, name), f"names a silo without records;{nearest(name, silos)} silos: {_cut(silos)}"
                 )
 
 

@@ -62,7 +62,7 @@ class Evaluator:
             outputs[rows] = self.outputs(own, data.test_features[rows])
         groups = {WHOLE: kept}
         if by_silo:
-            groups |= {silo: kept & (data.test_silos == silo) for silo in data.shards}
+            groups |= {silo: kept & (data.test_silos == silo) for silo in data.records}
         return [
             MetricRow(round, silo, metric, value)
             for silo, rows in groups.items()

@@ -7,7 +7,7 @@ Nothing else in a plan depends on what a shard holds.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
 from accounting import (
@@ -22,8 +22,10 @@ from accounting import (
     number_to_json,
 )
 from scenarios._asked import HELD_OUT, Asked, allowance_of, asked_of_silos, bought, left_for_training, training_bought
+from scenarios._groups import GroupRow, group_rows, grouped
 from scenarios._price import budget_of, membership_of, unit_of
 from scenarios._spec import Scenario
+from scenarios._weights import weighted
 from silos import Schedule
 
 
@@ -91,6 +93,7 @@ class Plan:
         sizes: what the sizes are: ``declared``, ``true`` or ``noisy counts``.
         budget: what the budget of the silo that pays most is spent on.
         warnings: what to know before the run.
+        groups: the group of each silo that shares its target with one.
     """
 
     silos: tuple[SiloPlan, ...]
@@ -100,6 +103,13 @@ class Plan:
     sizes: str
     budget: tuple[Share, ...]
     warnings: tuple[str, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def group_rows(self, spent: Mapping[str, float] | None = None) -> list[GroupRow]:
+        """What the silos of each group spend: by the plan, or as was spent in fact, by silo."""
+        return group_rows(
+            self.groups, {part.silo: part.price.epsilon if spent is None else spent[part.silo] for part in self.silos}
+        )
 
     def to_json(self) -> dict[str, object]:
         """The plan as plain values."""
@@ -113,6 +123,7 @@ class Plan:
             "delta": self.delta,
             "epsilon": number_to_json(self.epsilon),
             "sizes": self.sizes,
+            "groups": [asdict(row) | {"epsilon": number_to_json(row.epsilon)} for row in self.group_rows()],
             "budget": [asdict(share) | {"epsilon": number_to_json(share.epsilon)} for share in self.budget],
             "silos": silos,
             "warnings": list(self.warnings),
@@ -134,7 +145,8 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
     Raises:
         ScenarioError: where a silo's sampling rate would pass 1 or a target cannot be met.
     """
-    total, smallest = sum(sizes.values()), min(sizes, key=sizes.__getitem__)
+    scenario = grouped(scenario, sizes)
+    smallest = min(sizes, key=sizes.__getitem__)
     batch = scenario.training.expected_batch
     if batch is not None and batch > sizes[smallest] and scenario.privacy.size_epsilon is None:
         raise scenario.error(
@@ -146,7 +158,7 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
         _silo_plan(
             scenario,
             silo,
-            replace(_schedule(scenario, silo, size), weight=size / total),
+            _schedule(scenario, silo, size),
             size,
             allowance_of(scenario, silo, membership_of(scenario).cap(len(sizes))),
             membership_of(scenario).cap(len(sizes)),
@@ -155,13 +167,14 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
     )
     parts, price = _together(scenario, parts)
     return Plan(
-        silos=parts,
+        silos=weighted(scenario, parts),
         relation=scenario.privacy.relation,
         delta=scenario.privacy.delta,
         epsilon=price,
         sizes=_kind_of_sizes(scenario),
         budget=_budget(max(parts, key=lambda part: part.price.epsilon), scenario),
         warnings=(*_warnings(scenario, sizes), *_exhausted(scenario, parts)),
+        groups={silo: own.group for silo, own in scenario.privacy.silos.items() if own.group is not None},
     )
 
 
@@ -192,7 +205,8 @@ def _together(scenario: Scenario, parts: tuple[SiloPlan, ...]) -> tuple[tuple[Si
 
 def _schedule(scenario: Scenario, silo: str, size: int) -> Schedule:
     training = scenario.training
-    share = 1.0 / (scenario.silos.max_silos or 1) if training.contribution == "shared" else 1.0
+    shared = training.contribution == "shared" and not scenario.silos.pooled
+    share = 1.0 / (scenario.silos.max_silos or 1) if shared else 1.0
     rate = training.sampling_rate or 0.0
     if training.expected_batch is not None:
         rate = min(1.0, training.expected_batch / size)

@@ -7,6 +7,7 @@ from functools import cache
 import pandas as pd
 
 from accounting import Federation, Mechanism, Relation, calibrate_rounds, epsilon
+from scenarios._groups import grouped
 from scenarios._plan import Plan, federation_of
 from scenarios._price import membership_of, shown_rounds
 from scenarios._spec import Scenario
@@ -37,7 +38,8 @@ def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:
     if target is None or math.isinf(target):
         return None
     together = membership_of(scenario).cap(len(plan.silos))
-    return min(
+    own = grouped(scenario, [part.silo for part in plan.silos]).privacy.silos
+    counts = (
         _affordable(
             part.schedule.mechanism(),
             part.fixed_costs() if part.allowance is None else (),
@@ -47,8 +49,9 @@ def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:
             together,
         )
         for part in plan.silos
-        if part.silo not in scenario.privacy.silos
+        if part.silo not in own
     )
+    return min(counts, default=None)
 
 
 @cache

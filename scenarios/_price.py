@@ -29,6 +29,8 @@ MOST_POINTS = 20
 
 def membership_of(scenario: Scenario) -> Membership:
     """Who may be in which silos, as the scenario declares and the loader enforces."""
+    if scenario.silos.pooled:
+        return Disjoint()
     if scenario.silos.membership == "at-most":
         return AtMost(scenario.silos.max_silos or 1)
     return Disjoint() if scenario.silos.membership == "disjoint" else Unknown()
@@ -38,7 +40,8 @@ def unit_of(scenario: Scenario) -> Unit:
     """An individual where the scenario names individuals and does not say otherwise, else a record."""
     if not scenario.protects_individuals:
         return Unit()
-    return Unit(individual=True, records=scenario.data.records_per_individual)
+    pooled = (scenario.silos.max_silos or 1) if scenario.silos.pooled else 1
+    return Unit(individual=True, records=pooled * scenario.data.records_per_individual)
 
 
 def participation_reacts(scenario: Scenario) -> bool:

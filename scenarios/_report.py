@@ -34,6 +34,13 @@ _BODY = """<h1>{{ scenario.name }}</h1>
 <td>{{ "%.4g"|format(row.noise_multiplier) }}</td><td>{{ row.steps }}</td><td>{{ row.epsilon|round_up(4) }}</td>
 <td>{{ row.metric }}</td></tr>
 {% endfor %}</tbody></table></div>
+{% if groups %}<h2>Groups of silos</h2>
+<p>What a silo of the group spent, at most.</p>
+<div class="scroll"><table>
+<thead><tr><th>group</th><th>silos</th><th>epsilon</th></tr></thead>
+<tbody>
+{% for row in groups %}<tr><td>{{ row.group }}</td><td>{{ row.silos }}</td><td>{{ row.epsilon|round_up(4) }}</td></tr>
+{% endfor %}</tbody></table></div>{% endif %}
 <h2>What the budget bought</h2>
 <p>Sizes: {{ plan.sizes }}. The prices are each part's own, in the silo that pays most.</p>
 <div class="scroll"><table>
@@ -68,6 +75,7 @@ def render_report(result: "RunResult", prices: pd.DataFrame) -> str:
         "headline": headline(scenario, guarantee, metrics),
         "metric_plot": Markup(svg(metric_by_round(metrics, metric), "utility", f"{metric} by round")),
         "epsilon_plot": Markup(svg(epsilon_by_round(prices, scenario.privacy.epsilon), "privacy", "epsilon by round")),
+        "groups": plan.group_rows(guarantee.per_silo),
         "rows": silo_rows(plan, guarantee, metrics, metric),
     }
     return render_page(_BODY, title=scenario.name, values=values)

@@ -17,6 +17,7 @@ from scenarios._errors import ScenarioError
 from scenarios._origin import Origin, Problem
 from scenarios._spec_data import FILE_KINDS, Data, Section, Silos, refuse
 from scenarios._spec_events import Events
+from scenarios._spec_privacy import Privacy
 from scenarios._spec_strategies import FedAvg, Strategy
 
 
@@ -60,6 +61,10 @@ class Training(Section):
     learning_rate: float = Field(gt=0, description="of the silo's SGD")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the silo's SGD; starts afresh each round")
     strategy: Strategy = Field(default=FedAvg(name="fedavg"), description="how the server aggregates")
+    weights: Literal["size", "inverse-variance"] = Field(
+        default="size",
+        description="a silo's weight in the average: its public size, or one over the variance that its noise adds",
+    )
     engine: Literal["auto", "fleet", "opacus"] = Field(
         default="auto",
         description="what trains: fleet, all silos at once; opacus, one by one; auto takes fleet for linear and mlp",
@@ -81,56 +86,6 @@ class Training(Section):
             key = "sampling_rate" if self.sampling_rate is not None else ""
             raise refuse(key, "needs exactly one of sampling_rate and expected_batch")
         return self
-
-
-class Target(Section):
-    """Either an epsilon to calibrate the noise to, or the noise itself."""
-
-    epsilon: float | None = Field(
-        default=None, gt=0, allow_inf_nan=True, description="target epsilon of the whole run; inf: no noise"
-    )
-    noise_multiplier: float | None = Field(
-        default=None, gt=0, description="sigma: standard deviation of the noise relative to clip_norm C"
-    )
-    budget: float | None = Field(
-        default=None, gt=0, description="most epsilon that a silo's ledger may spend; it declines what goes beyond"
-    )
-
-    @model_validator(mode="after")
-    def _one_target(self) -> Self:
-        if (self.epsilon is None) == (self.noise_multiplier is None):
-            key = "noise_multiplier" if self.epsilon is not None else ""
-            raise refuse(key, "needs exactly one of epsilon and noise_multiplier")
-        return self
-
-
-class Privacy(Target):
-    """What the whole run may give away about one individual (or record, where no individuals are named)."""
-
-    delta: float = Field(gt=0, lt=1, description="delta of the guarantee; well below one over the number of records")
-    relation: Relation = Field(strict=False, description="how neighbouring datasets differ")
-    unit: Literal["record", "individual"] | None = Field(
-        default=None, description="what is protected; without it, the individual where data.individual names one"
-    )
-    size_epsilon: float | None = Field(
-        default=None,
-        gt=0,
-        description="add-or-remove-one: price of a noisy count of each silo, in place of a declared size",
-    )
-    silos: dict[str, Target] = Field(default_factory=dict, description="silos with a target of their own, by name")
-
-    def epsilon_for(self, silo: str) -> float | None:
-        """The silo's target epsilon; None where its noise multiplier is given instead."""
-        return self.silos.get(silo, self).epsilon
-
-    def noise_multiplier_for(self, silo: str) -> float | None:
-        """The silo's given noise multiplier; None where it is calibrated to a target epsilon."""
-        return self.silos.get(silo, self).noise_multiplier
-
-    def budget_for(self, silo: str) -> float | None:
-        """The silo's own budget, else everybody's; None where there is no limit."""
-        own = self.silos[silo].budget if silo in self.silos else None
-        return self.budget if own is None else own
 
 
 def _check_test_fraction(value: object) -> object:
@@ -228,6 +183,18 @@ class Scenario(Section):
             raise refuse(
                 "training.contribution", 'needs training.sampling = "individuals" and silos.membership = "at-most"'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _pooling_has_a_price(self) -> Self:
+        if not self.silos.pooled:
+            return self
+        if self.privacy.silos or self.privacy.groups:
+            raise refuse("silos.pooled", "has one trainer with one target: give no privacy.silos or privacy.groups")
+        if self.silos.membership == "unknown":
+            raise refuse("silos.pooled", "needs a bound on one individual's records in all silos: declare a membership")
+        if self.silos.membership == "at-most" and not self.protects_individuals:
+            raise refuse("silos.pooled", "cannot tell copies of a record in several silos: name data.individual")
         return self
 
     @property

@@ -212,6 +212,11 @@ class Silos(Section):
     )
     max_silos: int | None = Field(default=None, ge=1, description="at-most: the most silos that hold one individual")
 
+    pooled: bool = Field(
+        default=False,
+        description="a baseline: one trusted trainer holds the records of all silos; metrics stay by silo",
+    )
+
     @model_validator(mode="after")
     def _one_way_to_deal(self) -> "Silos":
         if sum(each is not None for each in (self.column, self.partition, self.files)) != 1:
