@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from scenarios._errors import ScenarioError
 from scenarios._load import load, names
-from scenarios._spec import FedAdam, Scenario
+from scenarios._spec import Scenario
+from scenarios._spec_strategies import FedAdam
 
 SHIPPED = ["chem97-authorities", "cps-regions", "digits-dirichlet", "fashion-mnist-silos", "hsb82-schools"]
 
