@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,8 +27,11 @@ from accounting import (
 LEDGER = "ledger.db"
 """A run's or a silo's ledger, in its folder."""
 
+SCENARIO = "scenario.toml"
+"""A run's resolved scenario, in its folder."""
+
 DEFAULT_DELTA = 1e-5
-"""The delta of an answer when neither delta nor epsilon is asked for."""
+"""The delta of an answer when neither delta nor epsilon is asked for and no run lies beside the ledger."""
 
 FACTS = ("relation", "membership", "unit", "participation")
 """What a run fixes in the ledger of every silo, so that its price cannot be told under other terms later."""
@@ -67,7 +71,7 @@ def account_ledgers(
 
     Args:
         paths: ledgers, or folders with one.
-        delta, epsilon: at most one; without either, `DEFAULT_DELTA`.
+        delta, epsilon: at most one; without either, the delta of the runs in the folders, else `DEFAULT_DELTA`.
         relation: in place of what the ledgers fixed; needed where they fixed nothing.
         membership: likewise, and no narrower than what they fixed.
         method: ``auto``, ``pld`` or ``rdp``.
@@ -76,6 +80,7 @@ def account_ledgers(
         InvalidValue: for terms that are missing or contradict each other.
         LedgerError: for a file that is no sound ledger.
     """
+    wanted = _own_delta(paths) if delta is None and epsilon is None else delta
     with ExitStack() as stack:
         files = [path / LEDGER if path.is_dir() else path for path in paths]
         ledgers = [stack.enter_context(Ledger.open(file, read_only=True)) for file in files]
@@ -89,7 +94,6 @@ def account_ledgers(
             Unit.parse(fixed.get("unit", "record")),
             participation_reacts=fixed.get("participation", FIXED) == REACTS,
         )
-    wanted = DEFAULT_DELTA if delta is None and epsilon is None else delta
     guarantee = federation.guarantee(delta=wanted, epsilon=epsilon, method=_method(method))
     rungs = federation.ladder(guarantee.delta)
     return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs]}
@@ -139,6 +143,24 @@ def check_overlap(files: Sequence[Path], membership: str) -> Json:
         "sets": [{"silos": silos, "individuals": count} for silos, count in sets],
         "violations": list(found.violations(parse_membership(membership))),
     }
+
+
+def _own_delta(paths: Sequence[Path]) -> float:
+    """The delta that the runs in these folders were to meet.
+
+    Raises:
+        InvalidValue: for runs of different deltas.
+    """
+    found: set[float] = set()
+    for path in paths:
+        if (file := path / SCENARIO).is_file():
+            try:
+                found.add(float(tomllib.loads(file.read_text("utf-8"))["privacy"]["delta"]))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise InvalidValue(f"{file}: holds no privacy.delta ({error}); give one with --delta.") from None
+    if len(found) > 1:
+        raise InvalidValue(f"The runs have different deltas, {sorted(found)}; give one with --delta.")
+    return found.pop() if found else DEFAULT_DELTA
 
 
 def _fixed(ledgers: Sequence[Ledger]) -> dict[str, str]:

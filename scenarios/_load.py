@@ -77,6 +77,8 @@ def _read(name_or_path: str | Path) -> tuple[str, str, Path]:
     if isinstance(name_or_path, str) and "/" not in shown and not shown.endswith(".toml"):
         if shown not in names():
             hint = nearest(shown, names())
+            if Path(shown).is_file():
+                hint = f" the file of this name would be ./{shown};"
             raise ScenarioError(f"No shipped scenario {shown!r};{hint} shipped: {', '.join(names())}.")
         return f"{shown}.toml", files("scenarios").joinpath("shipped", f"{shown}.toml").read_text("utf-8"), Path()
     try:

@@ -6,15 +6,16 @@ run again from the same noise streams, which is the same release and reuses its 
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 from safetensors.numpy import save
 
-from accounting import Guarantee, Ledger
-from scenarios._account import LEDGER
+from accounting import Guarantee, Ledger, LedgerError
+from scenarios._account import LEDGER, SCENARIO
 from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically
 from scenarios._dataset import prepare, public_sizes
 from scenarios._errors import RunError
@@ -27,7 +28,6 @@ from scenarios._spec import Scenario
 from silos import Weights
 
 CHECKPOINT = "checkpoint.safetensors"
-SCENARIO = "scenario.toml"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,8 +89,11 @@ def run(
     simulation = Simulation(scenario, dataset, plan)
     folder = Path(out) if out is not None else default_folder(scenario)
     state = _start(folder, scenario, simulation, resume=resume)
-    with Ledger.open(folder / LEDGER, create=state.round == 0) as ledger:
-        ledger.verify(state.heads)
+    with _told_of(state):
+        ledger = Ledger.open(folder / LEDGER, create=state.round == 0)
+    with ledger:
+        with _told_of(state):
+            ledger.verify(state.heads)
         for after in simulation.rounds(ledger, state, progress or (lambda _: None)):
             state = replace(after, heads=ledger.heads())
             save_checkpoint(folder / CHECKPOINT, state)
@@ -128,6 +131,8 @@ def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: 
         if not 0 <= start.round <= scenario.training.rounds or bool(start.heads) != (start.round > 0):
             raise RunError(f"{folder / CHECKPOINT}: is not a checkpoint that a run of this scenario wrote.")
         return start
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder}: is a file. A run is written to a folder; choose another --out.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -136,6 +141,20 @@ def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: 
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror}.") from error
     return simulation.initial()
+
+
+@contextmanager
+def _told_of(state: Checkpoint) -> Iterator[None]:
+    """Tell, where the ledger is not the one that the checkpoint saw, what can be done."""
+    try:
+        yield
+    except LedgerError as error:
+        if state.round == 0:
+            raise
+        raise type(error)(
+            f"{error} {CHECKPOINT} beside it saw {state.round} rounds: put back the ledger that belongs to it, or "
+            "begin again in another folder."
+        ) from error
 
 
 def _write(result: RunResult, prices: pd.DataFrame, *, seconds: float) -> None:

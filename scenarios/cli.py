@@ -131,7 +131,9 @@ def account(
         list[Path] | None, typer.Argument(help="Ledger files, or folders that hold a ledger.db.")
     ] = None,
     events: Annotated[Path | None, typer.Option(help="An events file, for releases made elsewhere.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Answer with epsilon at this delta; 1e-5 by default.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Answer with epsilon at this delta; default: the run's own, else 1e-5.")
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Answer with delta at this epsilon.")] = None,
     relation: Annotated[
         str | None, typer.Option(help="Neighbouring relation; default: the one the ledger fixed.")

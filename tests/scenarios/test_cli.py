@@ -140,7 +140,7 @@ def test_account_answers_a_run_by_its_own_terms(scenario_file: Path, tmp_path: P
     folder = str(tmp_path / "run")
     assert call(monkeypatch, "run", str(scenario_file), "--out", folder) == 0
     capsys.readouterr()
-    assert call(monkeypatch, "account", folder, "--delta", "1e-3", "--json") == 0
+    assert call(monkeypatch, "account", folder, "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     written = json.loads((tmp_path / "run" / "guarantee.json").read_text())
     assert {key: answer[key] for key in written} == written
@@ -150,6 +150,28 @@ def test_account_answers_a_run_by_its_own_terms(scenario_file: Path, tmp_path: P
     assert "sizes are public" in capsys.readouterr().err
     assert call(monkeypatch, "account", folder, "--membership", "unknown", "--delta", "1e-3", "--json") == 0
     assert json.loads(capsys.readouterr().out)["epsilon"] > 1.3 * answer["epsilon"]
+
+
+def test_account_asks_for_a_delta_where_the_runs_have_different_ones(
+    scenario_file: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    folders = [str(tmp_path / name) for name in ("one", "other")]
+    for folder, delta in zip(folders, ("1e-3", "1e-4"), strict=True):
+        words = ["--set", f"privacy.delta={delta}", "--set", "training.rounds=1", "--out", folder]
+        assert call(monkeypatch, "run", str(scenario_file), *words) == 0
+    capsys.readouterr()
+    assert call(monkeypatch, "account", *folders) == 2
+    assert "--delta" in capsys.readouterr().err
+
+
+def test_a_file_is_no_folder_and_no_shipped_scenario(scenario_file: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(scenario_file.parent)
+    assert call(monkeypatch, "run", "hospitals.toml", "--out", "people.csv") == 2
+    assert "people.csv: is a file" in capsys.readouterr().err
+    Path("plain").write_text(scenario_file.read_text())
+    assert call(monkeypatch, "show", "plain") == 2
+    assert "./plain" in capsys.readouterr().err
+    assert call(monkeypatch, "show", "./plain") == 0
 
 
 FIXED = {"relation": "add-or-remove-one", "unit": "record", "participation": "fixed"}

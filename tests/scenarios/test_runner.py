@@ -131,6 +131,10 @@ def test_a_run_whose_ledger_lost_rounds_does_not_resume(scenario_file: Path, tmp
     (folder / "ledger.db").unlink()
     with pytest.raises(LedgerError, match="no ledger"):
         run(load(scenario_file), out=folder, resume=True)
+    (folder / "ledger.db").touch()
+    with pytest.raises(LedgerError, match=r"empty.*saw 4 rounds: put back"):
+        run(load(scenario_file), out=folder, resume=True)
+    (folder / "ledger.db").unlink()
     cut.rename(folder / "ledger.db")
     with pytest.raises(LedgerCorrupt):
         run(load(scenario_file), out=folder, resume=True)
