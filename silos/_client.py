@@ -19,11 +19,12 @@ from flwr.clientapp import ClientApp
 from accounting import BudgetExhausted, InvalidValue, LedgerConflict
 from silos._errors import Declined
 from silos._gate import ARRAYS, NAME, open_gate
+from silos._job import FleetTrainer
 from silos._records import from_record
 from silos._schedule import Schedule
 from silos._silo import Question, Request, Silo
 from silos._statistics import Statistic, statistic_from_config
-from silos._together import FleetTrainer, train_together
+from silos._together import train_together
 from silos._weights import ITEM, Weights
 
 DECLINED = 1001

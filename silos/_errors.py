@@ -6,7 +6,8 @@ SilodpError
 ├── Declined        a request the silo will not serve; nothing was computed and nothing charged
 ├── LawBroken       (also an InvalidValue) a silo.toml that is no law, or not the one its ledger began under
 ├── ReleaseRefused  an item that may not leave the silo
-└── DataUnreadable  a data file that is absent or not of its format
+├── DataUnreadable  a data file that is absent or not of its format
+└── WorkerLost      worker processes that cannot train; the round is undone
 ```
 """
 
@@ -75,3 +76,7 @@ class ReleaseRefused(SilodpError):
 
 class DataUnreadable(SilodpError):
     """A silo's own data file that is absent or not of its format; the message names the file."""
+
+
+class WorkerLost(SilodpError):
+    """Worker processes that end again and again, or cannot build the model; nothing of their round was released."""

@@ -1,7 +1,8 @@
 """What an engine is asked for one silo in one round, and what comes of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,3 +33,12 @@ class Job:
 
 Outcome = tuple[Weights, int] | Exception
 """The weights after the round and the number of steps executed, or why the silo has none."""
+
+
+@runtime_checkable
+class FleetTrainer(Protocol):
+    """What trains many silos at once; `FleetEngine` and `Workers` do."""
+
+    def train_all(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """One round of many silos: what came of each job, in their order."""
+        ...

@@ -5,19 +5,11 @@ leave. What befalls one silo on the way stays with it.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from silos._job import Job, Outcome
+from silos._errors import WorkerLost
+from silos._job import FleetTrainer, Outcome
 from silos._silo import Charged, Request, Silo
 from silos._weights import Weights
-
-
-class FleetTrainer(Protocol):
-    """What is asked of an engine here; `FleetEngine` is one."""
-
-    def train_all(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """One round of many silos: what came of each job, in their order."""
-        ...
 
 
 def train_together(
@@ -31,6 +23,9 @@ def train_together(
 
     Returns:
         In the order of `asked`, the weights that may leave each silo, or what `Silo.train` would have raised.
+
+    Raises:
+        WorkerLost: where there is nothing to train them with; they were charged, and nothing was released.
     """
     begun = [one if isinstance(one, Exception) else _begin(*one) for one in asked]
     charged = [one for one in begun if isinstance(one, Charged)]
@@ -49,6 +44,8 @@ def _begin(silo: Silo, request: Request) -> Charged | Exception:
 def _train(engine: FleetTrainer, charged: Sequence[Charged]) -> Sequence[Outcome]:
     try:
         return engine.train_all([one.job() for one in charged])
+    except WorkerLost:
+        raise
     except Exception as error:  # noqa: BLE001  # an error of the common computing befalls every silo in it
         return [error] * len(charged)
 
