@@ -32,6 +32,7 @@ from accounting._federation import Federation
 from accounting._gaussian import Gaussian, SampledGaussian
 from accounting._guarantee import Guarantee, number_to_json, round_up
 from accounting._ladder import Rung
+from accounting._law_chain import LAW_CHAIN, NOISE, SYSTEM_NOISE, TEST_NOISE
 from accounting._ledger import Ledger
 from accounting._ledger_chain import Charge
 from accounting._mechanism import Mechanism, mechanism_from_json, mechanisms
@@ -46,6 +47,10 @@ from accounting._selection import RepeatAndSelect
 from accounting._worst import Method
 
 __all__ = [
+    "LAW_CHAIN",
+    "NOISE",
+    "SYSTEM_NOISE",
+    "TEST_NOISE",
     "Allowance",
     "ApproximateEpsilon",
     "AtMost",

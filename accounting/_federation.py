@@ -26,6 +26,7 @@ from accounting._errors import InvalidValue, Unsupported
 from accounting._exposures import DEEPEST, Exposure
 from accounting._guarantee import ASSUMPTIONS, Guarantee
 from accounting._ladder import Rung, ladder
+from accounting._law_chain import is_law_chain, voided
 from accounting._ledger import Ledger
 from accounting._ledger_chain import Charge
 from accounting._mechanism import Mechanism
@@ -119,6 +120,8 @@ class Federation:
     ) -> "Federation":
         """Read the silos' releases from a ledger, and keep its head hashes for the guarantee.
 
+        Where a ledger says that noise came from a test seed, its silos have no guarantee.
+
         Args:
             ledger: the ledger of all silos, or one for each of them.
             membership, relation, unit, may_move, data_may_react: as in `Federation`.
@@ -130,16 +133,20 @@ class Federation:
             LedgerError: when participation reacts and a run declared no schedule.
         """
         found: dict[str, Ledger] = {}
+        heads: dict[str, str] = {}
         for each in [ledger] if isinstance(ledger, Ledger) else ledger:
             for silo in each.silos():
-                if silo in found:
+                if silo in heads:
                     raise InvalidValue(f"Silo {silo!r} is in two ledgers; a silo has one.")
-                found[silo] = each
+                heads[silo] = each.head(silo)
+                if not is_law_chain(each, silo):
+                    found[silo] = each
         silos: dict[str, Sequence[Mechanism | Release]] = dict.fromkeys(sorted(membership.named()), ())
         if participation_reacts:
             silos |= {silo: each.declared(silo, run) for silo, each in found.items()}
         else:
             silos |= _by_round({silo: each.charges(silo, run) for silo, each in found.items()})
+        silos |= {silo: [*silos[silo], *voided(each)] for silo, each in found.items()}
         return cls(
             silos,
             membership,
@@ -148,7 +155,7 @@ class Federation:
             may_move=may_move,
             data_may_react=data_may_react,
             participation_reacts=participation_reacts,
-            heads={silo: each.head(silo) for silo, each in found.items()},
+            heads=heads,
         )
 
     def epsilon(self, delta: float, *, method: Method = "auto") -> float:

@@ -13,12 +13,12 @@ import os
 import secrets
 from pathlib import Path
 
-from accounting import Ledger
-from silos._errors import DataUnreadable, Declined
+from accounting import LAW_CHAIN, Ledger
+from silos._errors import DataUnreadable, Declined, Reason
 from silos._shard import Shard
 
-FACT = "shard"
-"""The ledger's name for the fingerprint."""
+FACT, HELD_OUT_FACT = "shard", "held-out shard"
+"""The ledger's names for the fingerprints."""
 
 KEY_BYTES = 32
 
@@ -47,23 +47,30 @@ def silo_key(path: Path) -> bytes:
     return key
 
 
-def freeze(ledger: Ledger, shard: Shard, key: bytes) -> None:
+def freeze(ledger: Ledger, shard: Shard, key: bytes, *, held_out: Shard | None = None) -> None:
     """Fix the shard in its silo's ledger, or refuse one that is not the shard fixed before.
 
     Args:
-        ledger: the silo's.
+        ledger: the silo's; the fingerprint stands in the chain of the silo's own law.
         shard: what it holds now.
         key: the silo's own, as `silo_key` gives it.
+        held_out: records that score models, frozen likewise.
 
     Raises:
         Declined: for a shard that changed.
     """
-    found, fixed = shard.fingerprint(key), ledger.fixed(shard.name, FACT)
-    if fixed is None:
-        ledger.fix(shard.name, FACT, found)
-    elif fixed != found:
-        raise Declined(
-            f"The shard of silo {shard.name!r} is not the one that its ledger began with. Shards are fixed before "
-            "round 1: where data may change in reaction to releases, the max over silos is no guarantee (Henzinger, "
-            "Safavi, Vadhan, arXiv 2411.03299). Go on with the shard as it was, or begin a new ledger and add up both."
-        )
+    chain = shard.name + LAW_CHAIN
+    for fact, held in ((FACT, shard), (HELD_OUT_FACT, held_out)):
+        if held is None:
+            continue
+        found, fixed = held.fingerprint(key), ledger.fixed(chain, fact)
+        if fixed is None:
+            ledger.fix(chain, fact, found)
+        elif fixed != found:
+            raise Declined(
+                f"The {fact} of silo {shard.name!r} is not the one that its ledger began with. Shards are fixed before "
+                "round 1: where data may change in reaction to releases, the max over silos is no guarantee "
+                "(Henzinger, Safavi, Vadhan, arXiv 2411.03299). Go on with the shard as it was, or begin a new ledger "
+                "and add up both.",
+                Reason.DATA,
+            )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Charge, InvalidValue, Ledger, Mechanism
-from silos._errors import Declined
+from silos._errors import Declined, Reason
 from silos._frozen import freeze
 from silos._job import Job
 from silos._records import hash_weights
@@ -17,7 +17,7 @@ from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._statistics import HELD_OUT_ITEMS, Outputs, Statistic
 from silos._streams import Purpose
-from silos._weights import ITEM, Weights, check_same_layout
+from silos._weights import ITEM, Layout, Weights, check_layout, layout_of
 
 Predict = Callable[[Mapping[str, NDArray[np.generic]], NDArray[np.float32]], Outputs]
 """A model's outputs, shape (records, outputs), from its weights and records' inputs."""
@@ -63,10 +63,13 @@ class Request:
         attempt: 0, and one more each time the round is asked again as a new release.
         schedule: the public numbers of the round.
         weights: to start from.
+        rounds: how many rounds the run is to have at most, where the server says so. It is not part of what is
+            released.
     """
 
     round: int
     attempt: int = 0
+    rounds: int | None = None
     schedule: Schedule
     weights: Mapping[str, NDArray[np.generic]]
 
@@ -144,7 +147,9 @@ class Silo:
         charged = self.begin(request)
         job = charged.job()
         try:
-            weights, executed = self.engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise)
+            weights, executed = self.engine_for(layout_of(request.weights)).train(
+                job.weights, job.shard, job.schedule, job.sampling, job.noise
+            )
         except Exception as error:
             charged.fail(error)
             raise
@@ -161,7 +166,7 @@ class Silo:
         statistic, shard = question.statistic, self.shard
         if statistic.held_out:
             if self.held_out is None or self.predict is None:
-                raise Declined(f"Silo {self.name!r} keeps no held-out records to score a model on.")
+                raise Declined(f"Silo {self.name!r} keeps no held-out records to score a model on.", Reason.RELEASE)
             self._check(question.weights)
             shard = self.held_out
         charge = self._charge(question, statistic.item, statistic.mechanism(), shard)
@@ -170,7 +175,7 @@ class Silo:
             outputs = self.predict(question.weights, shard.features)
         generator = self.streams.generator(self.name, question.round, statistic.item, question.attempt)
         released = statistic.released(shard, outputs, generator)
-        self.ledger.release(charge, executed=1, output=hash_weights(released))
+        self.record(charge, 1, released)
         return released
 
     def charge(self, item: str, round: int, attempt: int) -> Charge | None:
@@ -178,6 +183,26 @@ class Silo:
         of_held_out = self.held_out is not None and item in HELD_OUT_ITEMS
         payer = self.held_out.name if self.held_out is not None and of_held_out else self.name
         return self.ledger.find(payer, self.run, round, attempt, item)
+
+    def engine_for(self, layout: Layout) -> Engine:
+        """What trains weights of these names and shapes.
+
+        Raises:
+            Declined: for a layout of no model that the silo trains.
+        """
+        try:
+            check_layout(self.engine.layout, layout)
+        except InvalidValue as error:
+            raise Declined(str(error), Reason.MODEL) from error
+        return self.engine
+
+    def record(self, charge: Charge, executed: int, released: Weights) -> None:
+        """Record a release, which may leave the silo once this has returned.
+
+        Raises:
+            LedgerConflict: for more steps than were charged, or when something else went out before.
+        """
+        self.ledger.release(charge, executed=executed, output=hash_weights(released))
 
     def begin(self, request: Request) -> "Charged":
         """The first half of `train`: everything that comes before the computing.
@@ -191,7 +216,7 @@ class Silo:
 
     def _charge(self, asked: Request | Question, item: str, mechanism: Mechanism, payer: Shard) -> Charge:
         if self.key is not None:
-            freeze(self.ledger, self.shard, self.key)
+            freeze(self.ledger, self.shard, self.key, held_out=self.held_out)
         charge = self.ledger.charge(
             silo=payer.name,
             run=self.run,
@@ -203,17 +228,16 @@ class Silo:
             admit=self.admit,
         )
         if charge.reason is not None:
-            raise Declined(f"Round {asked.round}, attempt {asked.attempt} failed earlier. Ask for a new attempt.")
+            raise Declined(
+                f"Round {asked.round}, attempt {asked.attempt} failed earlier. Ask for a new attempt.", Reason.REPLAY
+            )
         return charge
 
     def _check(self, weights: Mapping[str, NDArray[np.generic]]) -> None:
-        try:
-            check_same_layout(self.engine.layout, weights)
-        except InvalidValue as error:
-            raise Declined(str(error)) from error
+        self.engine_for(layout_of(weights))
         for name, array in weights.items():
             if array.dtype.kind != "f" or not np.isfinite(array).all():
-                raise Declined(f"Expected weight {name!r} to hold finite floats.")
+                raise Declined(f"Expected weight {name!r} to hold finite floats.", Reason.WEIGHTS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -247,7 +271,7 @@ class Charged:
         Raises:
             LedgerConflict: for more steps than were charged, or when other weights went out before.
         """
-        self.silo.ledger.release(self.charge, executed=executed, output=hash_weights(weights))
+        self.silo.record(self.charge, executed, weights)
         return weights
 
     def fail(self, error: Exception) -> None:

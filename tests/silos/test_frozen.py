@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting import Ledger
+from accounting import LAW_CHAIN, Ledger
 from silos import Declined, OpacusEngine, Request, Schedule, Shard, Silo, Streams, Weights, silo_key
 from silos._errors import DataUnreadable
 
@@ -79,5 +79,5 @@ def test_what_the_ledger_holds_of_a_shard_depends_on_the_key(
             key = silo_key(tmp_path / f"{name}.key")
             silo = Silo(run="run", shard=make_shard(), engine=engine, ledger=ledger, streams=streams, key=key)
             silo.train(Request(round=1, schedule=make_schedule(), weights=weights))
-            heads.add(ledger.head("north"))
+            heads.add(ledger.head("north" + LAW_CHAIN))
     assert len(heads) == 2
