@@ -16,6 +16,7 @@ from accounting._relations import Relation
 from scenarios._errors import ScenarioError
 from scenarios._origin import Origin, Problem
 from scenarios._spec_data import FILE_KINDS, Data, Section, Silos, refuse
+from scenarios._spec_deployment import Deployment
 from scenarios._spec_events import Events
 from scenarios._spec_privacy import Privacy
 from scenarios._spec_strategies import FedAvg, Strategy
@@ -143,6 +144,7 @@ class Scenario(Section):
     privacy: Privacy
     evaluation: Evaluation = Evaluation()
     events: Events = Events()
+    deployment: Deployment = Deployment()
 
     _origin: Origin = PrivateAttr(default=Origin())
 
@@ -219,9 +221,9 @@ class Scenario(Section):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def canonical(self) -> bytes:
-        """The scenario's content as bytes, for hashing: equal wherever its files lie and whichever engine trains."""
+        """The scenario's content as bytes, for hashing: equal wherever its files lie and whatever trains and waits."""
         content = self.model_dump(mode="json")
-        del content["training"]["engine"]
+        del content["training"]["engine"], content["deployment"]
         kind, colon, place = self.data.source.partition(":")
         content["data"]["source"] = kind + colon + PurePath(place).name if kind in FILE_KINDS else self.data.source
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
