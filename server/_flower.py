@@ -44,3 +44,8 @@ def quiet_strategy(seed: str) -> Iterator[None]:
     finally:
         random.setstate(state)
         logger.disabled = disabled
+
+
+def came_from(message: Message, node: int) -> None:
+    """Give a reply another sender: the number under which the sender was asked."""
+    message.metadata.__dict__["_src_node_id"] = node
