@@ -2,12 +2,12 @@
 
 | message           | content                                                              | reply                     |
 |-------------------|----------------------------------------------------------------------|---------------------------|
-| `train`           | `arrays`; `schedule`: round, attempt and the fields of `Schedule`    | `arrays`: trained weights |
+| `train`           | `arrays`; `schedule`: round, attempt, rounds, fields of `Schedule`   | `arrays`: trained weights |
 | `query.statistic` | `statistic`: round, attempt, item and its fields; `arrays` to score  | the item: noisy sums      |
 | `query.silo`      | nothing                                                              | `silo`: its public name   |
 
-A silo that declines says why, in public numbers. A silo that fails says only that it did: the text of an exception may
-quote private records, so it goes to the silo's own log alone.
+A silo that declines says why, in one word for programs (`Reason`) and in public numbers. A silo that fails says only
+that it did: the text of an exception may quote private records, so it goes to the silo's own log alone.
 """
 
 import logging
@@ -17,7 +17,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from accounting import BudgetExhausted, InvalidValue, LedgerConflict
-from silos._errors import Declined
+from silos._errors import Declined, Reason
 from silos._gate import ARRAYS, NAME, open_gate
 from silos._job import FleetTrainer
 from silos._records import from_record
@@ -32,7 +32,7 @@ FAILED = 1002
 
 _LOG = logging.getLogger("silodp.silos")
 _CONFIG_KEYS = {"server-round"}
-_KEY = ("round", "attempt")
+_KEY = ("round", "attempt", "rounds")
 
 
 def client_app(find: Callable[[Context], Silo]) -> ClientApp:
@@ -43,19 +43,29 @@ def client_app(find: Callable[[Context], Silo]) -> ClientApp:
     """
     app = ClientApp()
 
+    def found(context: Context) -> Silo | Exception:
+        try:
+            return find(context)
+        except Exception as error:  # noqa: BLE001  # its text may say what lies in the silo, and is for its log alone
+            return error
+
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        silo = find(context)
-        return _answer(message, silo, _train(silo, message))
+        silo = found(context)
+        return _answer(message, silo, silo if isinstance(silo, Exception) else _train(silo, message))
 
     @app.query("statistic")
     def statistic(message: Message, context: Context) -> Message:
-        silo = find(context)
-        return _answer(message, silo, _answer_question(silo, message), "statistic")
+        silo = found(context)
+        outcome = silo if isinstance(silo, Exception) else _answer_question(silo, message)
+        return _answer(message, silo, outcome, "statistic")
 
     @app.query("silo")
     def silo(message: Message, context: Context) -> Message:
-        return Message(open_gate({NAME: ConfigRecord({"name": find(context).name})}, {}), reply_to=message)
+        silo = found(context)
+        if isinstance(silo, Exception):
+            return _answer(message, silo, silo)
+        return Message(open_gate({NAME: ConfigRecord({"name": silo.name})}, {}), reply_to=message)
 
     return app
 
@@ -81,11 +91,15 @@ def serve_together(
     return serve
 
 
-def request_content(request_arrays: ArrayRecord, schedule: Schedule, *, round: int, attempt: int) -> RecordDict:
+def request_content(
+    request_arrays: ArrayRecord, schedule: Schedule, *, round: int, attempt: int, rounds: int | None = None
+) -> RecordDict:
     """The content of a train message; the inverse of what the client reads."""
     record = schedule.to_config()
     record["round"] = round
     record["attempt"] = attempt
+    if rounds is not None:
+        record["rounds"] = rounds
     return RecordDict({"arrays": request_arrays, "schedule": record})
 
 
@@ -102,32 +116,39 @@ def question_content(statistic: Statistic, *, round: int, attempt: int, weights:
 
 def _train(silo: Silo, message: Message) -> Weights | Exception:
     try:
-        return silo.train(_read(message.content))
+        return silo.train(_read(silo, message.content))
     except Exception as error:  # noqa: BLE001  # one silo's failure, of whatever kind, must not end the others' round
         return error
 
 
 def _ask(silo: Silo, message: Message) -> tuple[Silo, Request] | Exception:
     try:
-        return silo, _read(message.content)
+        return silo, _read(silo, message.content)
     except Exception as error:  # noqa: BLE001  # as above
         return error
 
 
 def _answer_question(silo: Silo, message: Message) -> Weights | Exception:
     try:
-        return silo.answer(_read_question(message.content))
+        return silo.answer(_read_question(silo, message.content))
     except Exception as error:  # noqa: BLE001  # as above
         return error
 
 
-def _answer(message: Message, silo: Silo, outcome: Weights | Exception, kind: str = "schedule") -> Message:
-    if not isinstance(outcome, Exception):
+def _answer(message: Message, silo: Silo | Exception, outcome: Weights | Exception, kind: str = "schedule") -> Message:
+    if isinstance(silo, Silo) and not isinstance(outcome, Exception):
         return Message(_let_out(message, silo, outcome, kind), reply_to=message)
     if isinstance(outcome, Declined | BudgetExhausted | LedgerConflict):
-        return Message(Error(DECLINED, f"declined: {outcome}"), reply_to=message)
-    _LOG.warning("Silo %s failed.", silo.name, exc_info=outcome)
+        return Message(Error(DECLINED, f"declined ({_reason(outcome)}): {outcome}"), reply_to=message)
+    name = silo.name if isinstance(silo, Silo) else "that does not open"
+    _LOG.warning("Silo %s failed.", name, exc_info=outcome if isinstance(outcome, Exception) else None)
     return Message(Error(FAILED, f"failed: {type(outcome).__name__}"), reply_to=message)
+
+
+def _reason(error: Declined | BudgetExhausted | LedgerConflict) -> Reason:
+    if isinstance(error, Declined):
+        return error.reason
+    return Reason.BUDGET if isinstance(error, BudgetExhausted) else Reason.REPLAY
 
 
 def _let_out(message: Message, silo: Silo, released: Weights, kind: str) -> RecordDict:
@@ -141,38 +162,55 @@ def _let_out(message: Message, silo: Silo, released: Weights, kind: str) -> Reco
     return open_gate({name: released}, {} if charge is None else {name: charge})
 
 
-def _read(content: RecordDict) -> Request:
+def _read(silo: Silo, content: RecordDict) -> Request:
     arrays, numbers = content.get("arrays"), content.get("schedule")
     if not isinstance(arrays, ArrayRecord) or not isinstance(numbers, ConfigRecord):
         raise Declined("A train message must hold the records 'arrays' and 'schedule'.")
-    for config in content.values():
-        if not isinstance(config, ConfigRecord) or config is numbers:
+    for name, config in content.items():
+        if config is arrays or config is numbers:
             continue
+        if not isinstance(config, ConfigRecord):
+            raise Declined(f"A train message may not hold {name!r}.")
         if odd := set(config) - _CONFIG_KEYS:
             raise Declined(f"Option {min(odd)!r} of the strategy has no meaning here: the silo's SGD would ignore it.")
     round, attempt = _number(numbers)
+    rounds = numbers.get("rounds")
+    if rounds is not None and (not isinstance(rounds, int) or isinstance(rounds, bool)):
+        raise Declined(f"Expected rounds={rounds!r} to be an integer.")
     try:
         schedule = Schedule.from_config({name: value for name, value in numbers.items() if name not in _KEY})
     except InvalidValue as error:
         raise Declined(str(error)) from error
-    return Request(round=round, attempt=attempt, schedule=schedule, weights=from_record(arrays))
+    weights = _weights(silo, arrays)
+    return Request(round=round, attempt=attempt, rounds=rounds, schedule=schedule, weights=weights)
 
 
-def _read_question(content: RecordDict) -> Question:
+def _read_question(silo: Silo, content: RecordDict) -> Question:
     arrays, asked = content.get("arrays"), content.get("statistic")
     if not isinstance(asked, ConfigRecord):
         raise Declined("A statistic message must hold the record 'statistic'.")
+    if odd := set(content) - {"arrays", "statistic"}:
+        raise Declined(f"A statistic message may not hold {min(odd)!r}.")
     round, attempt = _number(asked)
     try:
         statistic = statistic_from_config({name: value for name, value in asked.items() if name not in _KEY})
     except InvalidValue as error:
         raise Declined(str(error)) from error
-    weights = from_record(arrays) if isinstance(arrays, ArrayRecord) else {}
+    weights = _weights(silo, arrays) if isinstance(arrays, ArrayRecord) else {}
     return Question(round=round, attempt=attempt, statistic=statistic, weights=weights)
 
 
+def _weights(silo: Silo, arrays: ArrayRecord) -> Weights:
+    """The weights, whose names and shapes are looked at before any of them is unpacked."""
+    silo.engine_for({name: tuple(array.shape) for name, array in arrays.items()})
+    try:
+        return from_record(arrays)
+    except InvalidValue as error:
+        raise Declined(str(error), Reason.WEIGHTS) from error
+
+
 def _number(asked: ConfigRecord) -> tuple[int, int]:
-    round, attempt = (asked.get(name) for name in _KEY)
-    if not isinstance(round, int) or not isinstance(attempt, int):
+    round, attempt = (asked.get(name) for name in ("round", "attempt"))
+    if type(round) is not int or type(attempt) is not int:
         raise Declined(f"Expected round={round!r} and attempt={attempt!r} to be integers.")
     return round, attempt

@@ -1,5 +1,6 @@
 """Weights and Flower records, and hashes of weights."""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
@@ -7,9 +8,13 @@ from io import BytesIO
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 
+from accounting import InvalidValue
 from silos._weights import Weights
+
+_HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
 
 
 class HeldArray(Array):
@@ -58,8 +63,30 @@ def to_record(weights: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
 
 
 def from_record(record: ArrayRecord) -> Weights:
-    """The inverse of `to_record`; the arrays are not to be written to."""
-    return {name: array.held if isinstance(array, HeldArray) else array.numpy() for name, array in record.items()}
+    """The inverse of `to_record`; the arrays are not to be written to.
+
+    Raises:
+        InvalidValue: for an array that is not what its record says; nothing of its size was allocated.
+    """
+    return {
+        name: array.held if isinstance(array, HeldArray) else _unpacked(name, array) for name, array in record.items()
+    }
+
+
+def _unpacked(name: str, array: Array) -> NDArray[np.generic]:
+    stream = BytesIO(array.data)
+    try:
+        read_header = _HEADERS[read_magic(stream)]
+        shape, _, dtype = read_header(stream)
+    except (ValueError, KeyError, EOFError) as error:
+        raise InvalidValue(f"Array {name!r} holds no array of NumPy: {error}.") from error
+    expected = math.prod(shape) * dtype.itemsize
+    if (tuple(array.shape), array.dtype) != (shape, str(dtype)) or len(array.data) - stream.tell() != expected:
+        raise InvalidValue(
+            f"Array {name!r} says that it is {array.dtype} of shape {tuple(array.shape)}; it holds "
+            f"{len(array.data) - stream.tell()} bytes of {dtype} of shape {shape}."
+        )
+    return array.numpy()
 
 
 def hash_weights(weights: Mapping[str, NDArray[np.generic]]) -> str:
