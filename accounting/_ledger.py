@@ -15,7 +15,7 @@ Guarantees, each checked by the tests:
 - Every read of charges replays the chain; a damaged one raises instead of giving a price.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -24,22 +24,19 @@ from typing import Self
 
 from accounting._errors import LedgerConflict, LedgerError
 from accounting._ledger_chain import Chain, Charge, Key
-from accounting._ledger_exports import read_json, write_csv, write_json
+from accounting._ledger_exports import read_json
 from accounting._ledger_files import LedgerFile
-from accounting._ledger_log import Log, replay
-from accounting._ledger_rows import Event, Row, check_counts, check_names, check_text, encode_mechanism
+from accounting._ledger_log import replay
+from accounting._ledger_reads import LedgerReads
+from accounting._ledger_rows import Event, check_counts, check_names, check_text, encode_mechanism
 from accounting._mechanism import Mechanism
 
 Admit = Callable[[Sequence[Mechanism], Mechanism], None]
 """Looks at all charges so far and a proposed one; raises to refuse it. `Budget.check` is one."""
 
 
-class Ledger:
+class Ledger(LedgerReads):
     """An open ledger. Made by `Ledger.open`; a context manager; for one thread."""
-
-    def __init__(self, file: LedgerFile) -> None:
-        self._file = file
-        self._log = Log(file)
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, create: bool = False, read_only: bool = False) -> Self:
@@ -67,11 +64,6 @@ class Ledger:
         """Close the file."""
         self._file.close()
 
-    @property
-    def path(self) -> Path:
-        """Where the ledger is."""
-        return self._file.path
-
     @contextmanager
     def batch(self) -> Generator[None]:
         """Make everything inside durable at once, at the end; an error inside undoes all of it.
@@ -94,11 +86,7 @@ class Ledger:
         with self._log.appending():
             chain = self._log.chain(silo)
             if chain.facts.get(name) != value:
-                self._log.append(chain, chain.next_row(Event.FIXED, name)._replace(note=value))
-
-    def fixed(self, silo: str, name: str) -> str | None:
-        """The fact that the silo fixed under this name, if any."""
-        return self._log.chain(silo).facts.get(name)
+                self._log.append(chain, chain.next_row(Event.FIXED, name, note=value))
 
     def declare(self, silo: str, run: str, rounds: int, mechanism: Mechanism, *, item: str = "update") -> None:
         """Declare that a run will charge this silo at most `rounds` times for `item`, by at most this mechanism.
@@ -131,7 +119,7 @@ class Ledger:
             ):
                 return
             self._check_afforded(chain, run, item, mechanism.repeated(mechanism.steps * rounds))
-            row = chain.next_row(Event.DECLARED, item)._replace(run=run, rounds=rounds, mechanism=text)
+            row = chain.next_row(Event.DECLARED, item, run=run, rounds=rounds, mechanism=text)
             self._log.append(chain, row)
 
     def charge(
@@ -175,8 +163,8 @@ class Ledger:
                 paid = [each.mechanism for each in chain.charges.values() if not each.allowed]
                 covered = (run, item) in chain.allowances
                 admit(paid, mechanism.repeated(0) if covered else mechanism)
-            row = chain.next_row(Event.CHARGED, item)._replace(
-                run=run, round=round, attempt=attempt, mechanism=text, request=request
+            row = chain.next_row(
+                Event.CHARGED, item, run=run, round=round, attempt=attempt, mechanism=text, request=request
             )
             self._log.append(chain, row)
             return chain.charges[key]
@@ -214,93 +202,6 @@ class Ledger:
                 return known
             return self._end(chain, charge.key, Event.FAILED, note=reason)
 
-    def find(self, silo: str, run: str, round: int, attempt: int, item: str) -> Charge | None:
-        """The charge under this key, if there is one."""
-        return self._log.chain(silo).charges.get(Key(run, round, attempt, item))
-
-    def releases(self, silo: str, run: str | None = None) -> list[Mechanism]:
-        """What the silo gave away, in the order of the charges: released rows at their executed steps, others in full.
-
-        Only a price where neither stopping nor participation reacted to releases; else `declared` is.
-
-        Args:
-            silo: a silo without rows has released nothing.
-            run: one run only; all runs when None.
-        """
-        return [charge.priced() for charge in self.charges(silo, run)]
-
-    def charges(self, silo: str, run: str | None = None) -> list[Charge]:
-        """Every charge of the silo with its key and what came of it, in the order of the charges."""
-        return [each for each in self._log.chain(silo).charges.values() if run in (None, each.key.run)]
-
-    def charged(self, silo: str, run: str | None = None) -> list[Mechanism]:
-        """What the silo was charged, every charge with all its steps whatever came of it; what a budget counts.
-
-        Charges under an allowance are not in it: the allowance is.
-        """
-        return [charge.mechanism for charge in self.charges(silo, run) if not charge.allowed]
-
-    def declared(self, silo: str, run: str | None = None) -> list[Mechanism]:
-        """The most that the runs can give away by their own declarations, whatever they execute.
-
-        Raises:
-            LedgerError: when a run charged the silo without having declared anything, so that its maximum is unknown.
-        """
-        chain = self._log.chain(silo)
-        declared = chain.declared
-        if open_ended := {charge.key.run for charge in self.charges(silo, run)} - set(declared):
-            raise LedgerError(f"{self.path}: run {min(open_ended)!r} declared no schedule to silo {silo!r}.")
-        return [
-            each.whole()
-            for name, declarations in declared.items()
-            if run in (None, name)
-            for each in declarations
-            if (name, each.item) not in chain.allowances
-        ]
-
-    def silos(self) -> list[str]:
-        """The silos that have rows, sorted."""
-        return list(self._log.chains())
-
-    def runs(self) -> list[str]:
-        """The runs that declared or charged anything, sorted."""
-        return sorted({run for chain in self._log.chains().values() for run in chain.runs()})
-
-    def head(self, silo: str) -> str:
-        """Hash of the silo's last row; 64 zeros for a silo without rows."""
-        return self._log.chain(silo).head
-
-    def heads(self) -> dict[str, str]:
-        """The head of each silo, to be kept elsewhere and handed to `verify` later."""
-        return {silo: chain.head for silo, chain in self._log.chains().items()}
-
-    def rows(self, silo: str) -> list[Row]:
-        """The silo's rows as they are stored."""
-        return [row for row in self._log.rows() if row.silo == silo]
-
-    def verify(self, heads: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Check the whole file: its structure, each row's hash, their order, and that they tell a possible history.
-
-        Args:
-            heads: heads by silo, kept elsewhere. Each must be the hash of a row of its silo: a chain may have grown
-                since, it may not have become shorter or different. Without them a tail cut off cleanly cannot be seen.
-
-        Returns:
-            The heads as they are now.
-
-        Raises:
-            LedgerCorrupt: naming the first row that is wrong.
-        """
-        return self._log.verify(heads or {})
-
-    def export_json(self, path: str | PathLike[str]) -> None:
-        """Write all rows as JSON, silo by silo; `import_json` reads it back."""
-        write_json(Path(path), self._sorted_rows())
-
-    def export_csv(self, path: str | PathLike[str]) -> None:
-        """Write all rows as CSV, silo by silo, for reading by people and spreadsheets."""
-        write_csv(Path(path), self._sorted_rows())
-
     @classmethod
     def import_json(cls, source: str | PathLike[str], path: str | PathLike[str]) -> Self:
         """Make a new ledger from an export, with the same heads.
@@ -326,10 +227,6 @@ class Ledger:
             raise
         return cls(file)
 
-    def _sorted_rows(self) -> list[Row]:
-        self.verify()
-        return sorted(self._log.rows(), key=lambda row: (row.silo, row.sequence))
-
     def _check_afforded(self, chain: Chain, run: str, item: str, whole: Mechanism) -> None:
         allowance = chain.allowances.get((run, item))
         if allowance is not None and not allowance.affords([*chain.declared_for(run, item), whole]):
@@ -345,8 +242,15 @@ class Ledger:
     def _end(
         self, chain: Chain, key: Key, event: Event, *, executed: int = 0, output: str = "", note: str = ""
     ) -> Charge:
-        row = chain.next_row(event, key.item)._replace(
-            run=key.run, round=key.round, attempt=key.attempt, executed=executed, output=output, note=note
+        row = chain.next_row(
+            event,
+            key.item,
+            run=key.run,
+            round=key.round,
+            attempt=key.attempt,
+            executed=executed,
+            output=output,
+            note=note,
         )
         self._log.append(chain, row)
         return chain.charges[key]

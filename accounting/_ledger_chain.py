@@ -117,9 +117,24 @@ class Chain:
         """The runs that declared or charged anything."""
         return {key.run for key in self.charges} | set(self.declared)
 
-    def next_row(self, event: Event, item: str) -> Row:
-        """The start of the row that would follow; fill in its fields and hand it to `extend`."""
-        return Row(self.silo, self.length + 1, event.value, item, self.head)
+    def next_row(
+        self,
+        event: Event,
+        item: str,
+        *,
+        run: str = "",
+        round: int = 0,
+        attempt: int = 0,
+        rounds: int = 0,
+        mechanism: str = "",
+        request: str = "",
+        executed: int = 0,
+        output: str = "",
+        note: str = "",
+    ) -> Row:
+        """The row that would follow, to be handed to `extend`; the fields are those of `Row`."""
+        start = (self.silo, self.length + 1, event.value, item, self.head)
+        return Row(*start, run, round, attempt, rounds, mechanism, request, executed, output, note)
 
     def extend(self, unsealed: Row) -> Row:
         """Seal a row made by `next_row` and take it.
@@ -127,7 +142,7 @@ class Chain:
         Raises:
             LedgerConflict: when the rows so far forbid it; the chain is then as before.
         """
-        row = unsealed._replace(hash=unsealed.digest())
+        row = Row(*unsealed[:-1], unsealed.digest())
         self._apply(row)
         return row
 
