@@ -53,22 +53,11 @@ class Evaluator:
             by_silo: whether silos have rows of their own.
         """
         data = self._dataset
-        kept = np.isfinite(data.test_features).all(axis=tuple(range(1, data.test_features.ndim)))
-        if not kept.any():
-            return []
         outputs = self.outputs(weights, data.test_features)
         for silo, own in (personal or {}).items():
             rows = data.test_silos == silo
             outputs[rows] = self.outputs(own, data.test_features[rows])
-        groups = {WHOLE: kept}
-        if by_silo:
-            groups |= {silo: kept & (data.test_silos == silo) for silo in data.records}
-        return [
-            MetricRow(round, silo, metric, value)
-            for silo, rows in groups.items()
-            if rows.any()
-            for metric, value in score(data.task, outputs[rows], data.test_labels[rows], scale=data.label_scale).items()
-        ]
+        return metric_rows(data, round, outputs, by_silo=by_silo)
 
     def outputs(self, weights: Mapping[str, NDArray[np.generic]], features: NDArray[np.float32]) -> Floats:
         """The model's outputs on any records, shape (records, outputs)."""
@@ -76,6 +65,20 @@ class Evaluator:
         if not len(features):
             return np.empty((0, self._dataset.outputs))
         return predict(self._model, features)
+
+
+def metric_rows(data: Dataset, round: int, outputs: Floats, *, by_silo: bool) -> list[MetricRow]:
+    """Metrics of outputs on a dataset's held-out records; blank rows are left out."""
+    kept = np.isfinite(data.test_features).all(axis=tuple(range(1, data.test_features.ndim)))
+    groups = {WHOLE: kept}
+    if by_silo:
+        groups |= {silo: kept & (data.test_silos == silo) for silo in data.records}
+    return [
+        MetricRow(round, silo, metric, value)
+        for silo, rows in groups.items()
+        if rows.any()
+        for metric, value in score(data.task, outputs[rows], data.test_labels[rows], scale=data.label_scale).items()
+    ]
 
 
 def predict(model: torch.nn.Module, features: NDArray[np.float32], *, batch: int = 4096) -> Floats:

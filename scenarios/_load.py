@@ -63,7 +63,25 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), seed: int | No
     if seed is not None:
         content["seed"] = seed
         origins["seed",] = f"--seed {seed}"
-    origin = Origin(file, text, origins)
+    return _validated(content, Origin(file, text, origins))
+
+
+def changed(scenario: Scenario, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
+    """Another scenario: this one with overrides and a seed, as `load` takes them.
+
+    Raises:
+        ScenarioError: where it is none.
+    """
+    content: Table = tomllib.loads(scenario.to_toml())
+    origins: dict[tuple[str, ...], str] = {}
+    for override in overrides:
+        _apply(content, override, origins)
+    if seed is not None:
+        content["seed"] = seed
+    return _validated(content, Origin(scenario._origin.file, overrides=origins))
+
+
+def _validated(content: Table, origin: Origin) -> Scenario:
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:

@@ -20,6 +20,7 @@ from scenarios._spec_deployment import Deployment
 from scenarios._spec_events import Events
 from scenarios._spec_privacy import Privacy
 from scenarios._spec_strategies import FedAvg, Strategy
+from scenarios._spec_sweep import Sweep
 
 
 class Model(Section):
@@ -145,6 +146,7 @@ class Scenario(Section):
     evaluation: Evaluation = Evaluation()
     events: Events = Events()
     deployment: Deployment = Deployment()
+    sweep: Sweep | None = None
 
     _origin: Origin = PrivateAttr(default=Origin())
 
@@ -223,7 +225,7 @@ class Scenario(Section):
     def canonical(self) -> bytes:
         """The scenario's content as bytes, for hashing: equal wherever its files lie and whatever trains and waits."""
         content = self.model_dump(mode="json")
-        del content["training"]["engine"], content["deployment"]
+        del content["training"]["engine"], content["deployment"], content["sweep"]
         kind, colon, place = self.data.source.partition(":")
         content["data"]["source"] = kind + colon + PurePath(place).name if kind in FILE_KINDS else self.data.source
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
