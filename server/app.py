@@ -1,7 +1,13 @@
 """The Flower server app: what `flwr run .` starts for the server.
 
-A composition root, and so the one module here that may import `scenarios`. The run config names the scenario
-(``scenario``) and may say where the model goes (``out``, a folder).
+A composition root, and so the one module here that may import `scenarios`. Keys of the run's config:
+
+| key        | what it says                                                                                        |
+|------------|-----------------------------------------------------------------------------------------------------|
+| `scenario` | a shipped scenario's name, or a TOML file                                                           |
+| `public`   | a file of what is public of the silos; without it, the server reads the scenario's data to find out |
+| `run`      | the run's name, under which a run that stopped goes on; without it, Flower's number of the run      |
+| `out`      | folder for the checkpoint and the model                                                             |
 """
 
 import logging
@@ -9,10 +15,6 @@ from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from safetensors.numpy import save_file
-
-from server import build_strategy, find_silos, run_rounds
-from silos import build_model, weights_of
 
 _LOG = logging.getLogger("flwr")
 
@@ -22,37 +24,19 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the rounds of a scenario over the silos that the grid has."""
-    from scenarios import load, make_plan, prepare, public_sizes
+    from scenarios import load, prepare
     from scenarios._asked import check_deployable
+    from scenarios._deployed import PublicFacts, run_deployed
 
-    scenario = load(str(context.run_config["scenario"]))
+    config = context.run_config
+    scenario = load(str(config["scenario"]))
     check_deployable(scenario)
-    dataset = prepare(scenario)
-    plan = make_plan(scenario, public_sizes(scenario, dataset))
-    model = build_model(
-        scenario.model.kind,
-        input_shape=dataset.input_shape,
-        outputs=dataset.outputs,
-        hidden=scenario.model.hidden,
-        activation=scenario.model.activation,
-        seed=scenario.seed,
+    public = str(config.get("public", ""))
+    run_deployed(
+        grid,
+        scenario,
+        PublicFacts.read(Path(public)) if public else PublicFacts.of(scenario, prepare(scenario)),
+        run=str(config.get("run", "")) or str(context.run_id),
+        folder=Path(str(config.get("out", "."))),
+        log=_LOG.info,
     )
-    schedules = {part.silo: part.schedule for part in plan.silos}
-    options = scenario.training.strategy.model_dump()
-    weights = weights_of(model)
-    for result in run_rounds(
-        grid=grid,
-        silos=find_silos(grid, list(schedules)),
-        strategy=build_strategy(options.pop("name"), options),
-        plan=lambda _: schedules,
-        weights=weights,
-        rounds=scenario.training.rounds,
-        seed=str(scenario.seed),
-    ):
-        weights = result.weights
-        _LOG.info("Round %d: %d silos replied.", result.round, len(result.replied))
-        for silo, reason in result.failures.items():
-            _LOG.warning("Round %d: silo %s: %s", result.round, silo, reason)
-    folder = Path(str(context.run_config.get("out", ".")))
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, folder / "model.safetensors")
