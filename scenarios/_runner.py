@@ -7,7 +7,7 @@ run again from the same noise streams, which is the same release and reuses its 
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,6 +66,7 @@ def run(
     *,
     out: Path | str | None = None,
     resume: bool = False,
+    workers: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Run a scenario.
@@ -74,6 +75,8 @@ def run(
         scenario: from `load`.
         out: folder for the results, new or empty; None is `default_folder`.
         resume: go on with the run of this scenario that was stopped in `out`; the results are the same bytes.
+        workers: processes that train the silos: 1 trains them in this one, None takes one a core where that is faster.
+            The results are the same bytes.
         progress: called as the run goes on.
 
     Raises:
@@ -81,17 +84,18 @@ def run(
         RunError: where the folder holds something else.
         LedgerError: where the ledger cannot be written (the run can be resumed), or, on resuming, is gone or holds
             less than the checkpoint saw.
+        WorkerLost: where a worker process ends again and again; the run can be resumed.
     """
     began = time.perf_counter()
     dataset = prepare(scenario)
     scenario = grouped(scenario, dataset.shards)
     plan = make_plan(scenario, public_sizes(scenario, dataset))
-    simulation = Simulation(scenario, dataset, plan)
+    simulation = Simulation(scenario, dataset, plan, workers=workers)
     folder = Path(out) if out is not None else default_folder(scenario)
     state = _start(folder, scenario, simulation, resume=resume)
     with _told_of(state):
         ledger = Ledger.open(folder / LEDGER, create=state.round == 0)
-    with ledger:
+    with closing(simulation), ledger:
         with _told_of(state):
             ledger.verify(state.heads)
         for after in simulation.rounds(ledger, state, progress or (lambda _: None)):
@@ -111,7 +115,8 @@ def run(
         personal=simulation.personal(state),
         folder=folder,
     )
-    _write(result, prices, seconds=time.perf_counter() - began)
+    timings = {"seconds": round(time.perf_counter() - began, 3), "workers": simulation.workers}
+    _write(result, prices, timings)
     return result
 
 
@@ -157,7 +162,7 @@ def _told_of(state: Checkpoint) -> Iterator[None]:
         ) from error
 
 
-def _write(result: RunResult, prices: pd.DataFrame, *, seconds: float) -> None:
+def _write(result: RunResult, prices: pd.DataFrame, timings: Mapping[str, float]) -> None:
     page = render_report(result, prices)
     contents = {
         "guarantee.json": json.dumps(result.guarantee.to_json(), indent=2).encode(),
@@ -166,7 +171,7 @@ def _write(result: RunResult, prices: pd.DataFrame, *, seconds: float) -> None:
         "metrics.parquet": result.metrics.to_parquet(index=False),
         "failures.csv": result.failures.to_csv(index=False).encode(),
         "report.html": page.encode(),
-        "timings.json": json.dumps({"seconds": round(seconds, 3)}).encode(),
+        "timings.json": json.dumps(timings).encode(),
     }
     if result.personal:
         own = {f"{silo}/{name}": array for silo, model in result.personal.items() for name, array in model.items()}

@@ -21,9 +21,10 @@ from scenarios._released import ask_after, ask_before, declare
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
 from scenarios._standardise import standardised
+from scenarios._trainer import Trainer
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, restore_state, run_rounds, save_state
 from server._personal import personal_models
-from silos import FleetEngine, Silo, Streams, Weights, build_engine, build_model, client_app, serve_together, weights_of
+from silos import Silo, Streams, Weights, client_app, weights_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,37 +61,23 @@ class Simulation:
 
     Args:
         scenario, dataset, plan: of the run.
+        workers: processes that train the silos; 1 trains them in this one, None chooses by `worker_count`. It changes
+            no result.
+
+    Close it after its rounds.
 
     Raises:
         ModelRefused: for a model without per-record gradients.
     """
 
-    def __init__(self, scenario: Scenario, dataset: Dataset, plan: Plan) -> None:
+    def __init__(self, scenario: Scenario, dataset: Dataset, plan: Plan, *, workers: int | None = None) -> None:
         self._scenario = scenario
         self._key = run_key(scenario, dataset)
         self._as_read = dataset
         self._dataset = dataset = standardised(scenario, dataset)
         self._plan = plan
-        shape, outputs = dataset.input_shape, dataset.outputs
-        self._model = build_model(
-            scenario.model.kind,
-            input_shape=shape,
-            outputs=outputs,
-            hidden=scenario.model.hidden,
-            activation=scenario.model.activation,
-            seed=scenario.seed,
-        )
-        self._engine = build_engine(
-            scenario.training.engine,
-            self._model,
-            task=dataset.task,
-            input_shape=shape,
-            outputs=outputs,
-            by_individual=any(part.schedule.by_individual for part in plan.silos),
-            device=scenario.training.device,
-            max_physical_batch=scenario.training.max_physical_batch,
-        )
-        self._evaluator = Evaluator(self._model, dataset)
+        self._trainer = Trainer(scenario, dataset, plan, workers)
+        self._evaluator = Evaluator(self._trainer.model, dataset)
         self._fates = fates(scenario, list(dataset.shards))
         self._budgets = {
             part.silo: budget
@@ -106,11 +93,20 @@ class Simulation:
     @property
     def engine(self) -> str:
         """Which engine trains: ``fleet`` or ``opacus``."""
-        return self._engine.name
+        return self._trainer.engine.name
+
+    @property
+    def workers(self) -> int:
+        """How many processes train: 1 is this one."""
+        return self._trainer.workers
+
+    def close(self) -> None:
+        """End the processes that train."""
+        self._trainer.close()
 
     def initial(self) -> Checkpoint:
         """The state before round 1."""
-        state = Checkpoint(run=self.name, round=0, model=weights_of(self._model))
+        state = Checkpoint(run=self.name, round=0, model=weights_of(self._trainer.model))
         return replace(state, metrics=self._evaluate(state))
 
     def rounds(self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None]) -> Iterator[Checkpoint]:
@@ -203,7 +199,7 @@ class Simulation:
             name: UnreliableSilo(
                 run=self.name,
                 shard=shard,
-                engine=self._engine,
+                engine=self._trainer.engine,
                 ledger=ledger,
                 streams=streams,
                 admit=self._budgets[name].check if name in self._budgets else None,
@@ -220,8 +216,7 @@ class Simulation:
                 teller.tell(name)
             return silos[name]
 
-        together = serve_together(self._engine, find) if isinstance(self._engine, FleetEngine) else None
-        grid = InProcessGrid(client_app(find), list(silos), together=together)
+        grid = InProcessGrid(client_app(find), list(silos), together=self._trainer.together(find))
         return grid, find_silos(grid, list(silos))
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:

@@ -40,6 +40,10 @@ def run(
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; default runs/NAME-seedN.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that train; default: one a core where that is faster. Changes no result."),
+    ] = None,
 ) -> None:
     """Run a scenario and price it."""
     from scenarios._console import print_result, watch
@@ -49,7 +53,9 @@ def run(
 
     loaded = load(scenario, overrides or (), seed)
     with watch(loaded) as progress:
-        result = run_scenario(loaded, out=out or default_folder(loaded), resume=resume, progress=progress)
+        result = run_scenario(
+            loaded, out=out or default_folder(loaded), resume=resume, workers=workers, progress=progress
+        )
     print_result(result)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from silos._choose import EngineName, build_engine
     from silos._client import client_app, question_content, request_content, serve_together
     from silos._engine import OpacusEngine
-    from silos._errors import Declined, ModelRefused, ReleaseRefused
+    from silos._errors import Declined, ModelRefused, ReleaseRefused, WorkerLost
     from silos._fleet import FleetEngine
     from silos._frozen import freeze, silo_key
     from silos._gate import check_reply, open_gate
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from silos._system_streams import SystemStreams
     from silos._tasks import Task, check_task
     from silos._weights import Weights, check_same_layout
+    from silos._worker_count import worker_count
+    from silos._workers import Workers
 
 del _environment
 
@@ -46,6 +48,7 @@ _HOME = {
     "Declined": "_errors",
     "ModelRefused": "_errors",
     "ReleaseRefused": "_errors",
+    "WorkerLost": "_errors",
     "FleetEngine": "_fleet",
     "freeze": "_frozen",
     "silo_key": "_frozen",
@@ -81,6 +84,8 @@ _HOME = {
     "check_task": "_tasks",
     "Weights": "_weights",
     "check_same_layout": "_weights",
+    "worker_count": "_worker_count",
+    "Workers": "_workers",
 }
 
 __all__ = [
@@ -110,6 +115,8 @@ __all__ = [
     "SystemStreams",
     "Task",
     "Weights",
+    "WorkerLost",
+    "Workers",
     "build_engine",
     "build_model",
     "check_model",
@@ -130,6 +137,7 @@ __all__ = [
     "silo_key",
     "to_record",
     "weights_of",
+    "worker_count",
 ]
 
 

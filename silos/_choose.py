@@ -1,6 +1,6 @@
 """Which engine trains a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from torch import nn
@@ -17,7 +17,7 @@ EngineName = Literal["auto", "fleet", "opacus"]
 
 def build_engine(
     name: EngineName,
-    model: nn.Module,
+    model: nn.Module | Callable[[], nn.Module],
     *,
     task: Task,
     input_shape: Sequence[int],
@@ -33,7 +33,7 @@ def build_engine(
     Args:
         name: ``fleet``, ``opacus``, or ``auto`` for fleets where they train the model, which are then faster for any
             number of silos, and Opacus for everything else and wherever CUDA is asked for.
-        model: the architecture; copied.
+        model: the architecture, which is copied; or what builds it.
         task, input_shape, outputs: as for both engines.
         by_individual: whether schedules sample individuals, which fleets do not.
         device: as for `OpacusEngine`; fleets train on the CPU.
@@ -47,6 +47,8 @@ def build_engine(
         raise InvalidValue(f"Expected engine={name!r} to be auto, fleet or opacus.")
     if name == "fleet" and (by_individual or device == "cuda"):
         raise InvalidValue("A fleet samples records, on the CPU: expected engine='opacus' or 'auto'.")
+    if not isinstance(model, nn.Module):
+        model = model()
     if name == "fleet" or (name == "auto" and not by_individual and device != "cuda" and FleetEngine.supports(model)):
         return FleetEngine(model, task=task, input_shape=input_shape, outputs=outputs)
     from silos._engine import OpacusEngine  # loads Opacus, which takes seconds

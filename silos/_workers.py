@@ -51,17 +51,17 @@ class Workers:
         build: makes the engine; picklable, and importable in a process that did not run the main module.
         count: number of worker processes, at least 1. Each is pinned to a core where the system can do that.
 
-    The processes start at once, so that they load their libraries while this one prepares a run. Close them, or use
-    this as a context manager.
+    The processes start with the first jobs. Close them, or use this as a context manager.
 
     Raises:
         InvalidValue: where the system cannot hand descriptors to processes (Windows).
     """
 
     def __init__(self, build: "Callable[[], Engine | FleetTrainer]", count: int) -> None:
-        check_count(low=1, count=count)
+        check_count(low=1, workers=count)
         if os.name != "posix":
             raise InvalidValue(f"Expected workers={count} to be 1: worker processes need a POSIX system.")
+        self.count = count
         self._there = SharedMemory()
         cores = usable_cores()
         self._workers = [
@@ -72,8 +72,6 @@ class Workers:
         self._homes: WeakKeyDictionary[Shard, int] = WeakKeyDictionary()
         self._counter = count_up()
         self._loads = [0.0] * count
-        for worker in self._workers:
-            worker.start()
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +105,10 @@ class Workers:
     def _train_all(self, jobs: Sequence[Job]) -> list[Outcome]:
         shares = self._shares(jobs)
         self._there.clear()
+        # All before any is sent a shard, so that they load their libraries side by side.
+        for worker, places in zip(self._workers, shares, strict=True):
+            if places and worker.process is None:
+                worker.start()
         for worker, places in zip(self._workers, shares, strict=True):
             if places:
                 shards = {self._numbers[job.shard]: job.shard for job in (jobs[place] for place in places)}
@@ -180,8 +182,6 @@ class _Worker:
     def ask(self, parcel: Parcel, shards: Mapping[int, Shard]) -> None:
         """Hand over a round's jobs, and those of their shards that the process does not hold."""
         self._asked, self._shards, self._deaths = parcel, shards, 0
-        if self.process is None:
-            self.start()
         self._hand_over()
 
     def answer(self) -> list[Outcome] | None:
