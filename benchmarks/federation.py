@@ -54,9 +54,10 @@ class NoEngine:
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: object = None,
     ) -> tuple[Weights, int]:
         """The weights as they are."""
-        del shard, sampling, noise
+        del shard, sampling, noise, drift
         return dict(weights), schedule.steps
 
     def train_all(self, jobs: Sequence[Job]) -> list[Outcome]:

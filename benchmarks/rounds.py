@@ -66,7 +66,7 @@ def _around_the_steps(repeats: int) -> Comparison:
     def bare() -> None:
         for round in range(1, 6):
             for job in federation.make_jobs(shards, schedule, weights, round):
-                engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise)
+                engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise, job.drift)
 
     bare()
     ours, rival = in_turn(

@@ -25,7 +25,7 @@ def measure(repeats: int) -> Iterator[Comparison]:
 def one_by_one(engine: OpacusEngine, jobs: Sequence[Job]) -> None:
     """The jobs, by an engine that trains one silo at a time."""
     for job in jobs:
-        engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise)
+        engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise, job.drift)
 
 
 def _authorities(repeats: int) -> Comparison:

@@ -3,6 +3,7 @@
 | message           | content                                                              | reply                     |
 |-------------------|----------------------------------------------------------------------|---------------------------|
 | `train`           | `arrays`; `schedule`: round, attempt, rounds, fields of `Schedule`   | `arrays`: trained weights |
+|                   | `anchor` and `correction`, where there are: see `silos._drift`       |                           |
 | `query.statistic` | `statistic`: round, attempt, item and its fields; `arrays` to score  | the item: noisy sums      |
 | `query.silo`      | nothing                                                              | `silo`: its public name   |
 
@@ -11,7 +12,7 @@ that it did: the text of an exception may quote private records, so it goes to t
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -32,6 +33,7 @@ FAILED = 1002
 
 _LOG = logging.getLogger("silodp.silos")
 _CONFIG_KEYS = {"server-round"}
+_ARRAYS = ("arrays", "anchor", "correction")
 _KEY = ("round", "attempt", "rounds")
 
 
@@ -92,15 +94,27 @@ def serve_together(
 
 
 def request_content(
-    request_arrays: ArrayRecord, schedule: Schedule, *, round: int, attempt: int, rounds: int | None = None
+    request_arrays: ArrayRecord,
+    schedule: Schedule,
+    *,
+    round: int,
+    attempt: int,
+    rounds: int | None = None,
+    drift: Mapping[str, ArrayRecord] | None = None,
 ) -> RecordDict:
-    """The content of a train message; the inverse of what the client reads."""
+    """The content of a train message; the inverse of what the client reads.
+
+    Args:
+        request_arrays: weights to start from.
+        schedule, round, attempt, rounds: of the request.
+        drift: its ``anchor`` and ``correction``, where there are.
+    """
     record = schedule.to_config()
     record["round"] = round
     record["attempt"] = attempt
     if rounds is not None:
         record["rounds"] = rounds
-    return RecordDict({"arrays": request_arrays, "schedule": record})
+    return RecordDict({"arrays": request_arrays, **(drift or {}), "schedule": record})
 
 
 def question_content(statistic: Statistic, *, round: int, attempt: int, weights: ArrayRecord | None) -> RecordDict:
@@ -163,11 +177,12 @@ def _let_out(message: Message, silo: Silo, released: Weights, kind: str) -> Reco
 
 
 def _read(silo: Silo, content: RecordDict) -> Request:
-    arrays, numbers = content.get("arrays"), content.get("schedule")
-    if not isinstance(arrays, ArrayRecord) or not isinstance(numbers, ConfigRecord):
+    arrays = {name: record for name, record in content.items() if isinstance(record, ArrayRecord) and name in _ARRAYS}
+    numbers = content.get("schedule")
+    if "arrays" not in arrays or not isinstance(numbers, ConfigRecord):
         raise Declined("A train message must hold the records 'arrays' and 'schedule'.")
     for name, config in content.items():
-        if config is arrays or config is numbers:
+        if name in arrays or config is numbers:
             continue
         if not isinstance(config, ConfigRecord):
             raise Declined(f"A train message may not hold {name!r}.")
@@ -181,8 +196,16 @@ def _read(silo: Silo, content: RecordDict) -> Request:
         schedule = Schedule.from_config({name: value for name, value in numbers.items() if name not in _KEY})
     except InvalidValue as error:
         raise Declined(str(error)) from error
-    weights = _weights(silo, arrays)
-    return Request(round=round, attempt=attempt, rounds=rounds, schedule=schedule, weights=weights)
+    found = {name: _weights(silo, record) for name, record in arrays.items()}
+    return Request(
+        round=round,
+        attempt=attempt,
+        rounds=rounds,
+        schedule=schedule,
+        weights=found["arrays"],
+        anchor=found.get("anchor"),
+        correction=found.get("correction"),
+    )
 
 
 def _read_question(silo: Silo, content: RecordDict) -> Question:

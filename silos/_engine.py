@@ -16,6 +16,7 @@ from torch import nn
 
 from accounting._validate import check_count
 from silos._check_model import check_model, quiet_torch
+from silos._drift import Drift
 from silos._losses import loss
 from silos._optimizer import StreamOptimizer
 from silos._precision import Precision, torch_dtype
@@ -94,6 +95,7 @@ class OpacusEngine:
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: Drift | None = None,
     ) -> tuple[Weights, int]:
         """One round.
 
@@ -103,6 +105,7 @@ class OpacusEngine:
             schedule: the public numbers of the round.
             sampling: stream of the Poisson samples; each step draws one number a record (or individual).
             noise: stream of the noise; each step draws one number a trainable parameter.
+            drift: added to each step's gradient after its noise; public.
 
         Returns:
             The weights after the round, and the number of steps that the optimiser executed.
@@ -111,7 +114,7 @@ class OpacusEngine:
             InvalidValue: where the weights' names or shapes are not the model's.
         """
         check_same_layout(self._layout, weights)
-        self._flat.copy_(torch.from_numpy(np.concatenate([weights[name].ravel() for name in self._layout])))
+        self._flat.copy_(self._flatten(weights))
         self._optimizer.start(
             noise=noise,
             noise_multiplier=schedule.noise_multiplier,
@@ -119,6 +122,8 @@ class OpacusEngine:
             expected_batch=schedule.expected_batch,
             learning_rate=schedule.learning_rate,
             momentum=schedule.momentum,
+            pull=0.0 if drift is None else drift.pull,
+            offset=None if drift is None else self._flatten(drift.offset),
         )
         try:
             # Mixed precision around the call would round the noise, and round clipped gradients up.
@@ -132,6 +137,9 @@ class OpacusEngine:
             self._build()
             raise
         return self._read(), self._optimizer.executed
+
+    def _flatten(self, weights: Mapping[str, NDArray[np.generic]]) -> torch.Tensor:
+        return torch.from_numpy(np.concatenate([weights[name].ravel() for name in self._layout]))
 
     def _step(self, features: torch.Tensor, labels: torch.Tensor, sample: Sample) -> None:
         if not len(sample.rows):

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from accounting._errors import InvalidValue
 from silos._check_model import check_outputs
+from silos._drift import Drift
 from silos._errors import ModelRefused
 from silos._fleet_network import Network, Room, columns
 from silos._fleet_section import SECTION, Draw, Section
@@ -104,9 +105,10 @@ class FleetEngine:
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: Drift | None = None,
     ) -> tuple[Weights, int]:
         """One round of one silo; see `OpacusEngine.train`. It gives the same bytes as `train_all`."""
-        job = Job(weights=weights, shard=shard, schedule=schedule, sampling=sampling, noise=noise)
+        job = Job(weights=weights, shard=shard, schedule=schedule, sampling=sampling, noise=noise, drift=drift)
         (outcome,) = self.train_all([job])
         if isinstance(outcome, Exception):
             raise outcome
@@ -166,6 +168,7 @@ class FleetEngine:
                     starts=[self._table.start(draw.job.shard) for draw in group],
                     weights=(ours := weights[places]),
                     velocity=(moving := velocity[places]),
+                    offsets=self._offsets(group),
                 )
                 section.run()
                 weights[places], velocity[places] = ours, moving
@@ -174,14 +177,19 @@ class FleetEngine:
 
     def _groups(self, draws: Sequence[Draw]) -> Iterator[list[Draw]]:
         """Silos that can be stacked, those with most steps first, as many at a time as buffers of bounded size hold."""
-        kinds: dict[tuple[int, bool], list[Draw]] = {}
+        kinds: dict[tuple[int, bool, bool], list[Draw]] = {}
         for draw in sorted(draws, key=lambda draw: -draw.steps):
-            kinds.setdefault((draw.width, draw.momentum), []).append(draw)
-        for (width, _), members in kinds.items():
+            kinds.setdefault((draw.width, draw.momentum, draw.drifts), []).append(draw)
+        for (width, _, _), members in kinds.items():
             layer, noise = width * self._network.widest, SECTION * self._network.parameters
             size = max(1, min(_IN_LAYER // layer, _IN_NOISE // noise))
             for start in range(0, len(members), size):
                 yield members[start : start + size]
+
+    def _offsets(self, group: Sequence[Draw]) -> Tensor | None:
+        """Offsets of silos that drift, as rows; None for those that do not."""
+        offsets = [draw.job.drift.offset for draw in group if draw.job.drift is not None]
+        return self._stack(offsets) if offsets else None
 
     def _stack(self, models: Sequence[Mapping[str, NDArray[np.generic]]]) -> Tensor:
         """Weights as rows."""

@@ -52,9 +52,14 @@ class Draw:
         """Whether the silo's SGD carries momentum."""
         return self.job.schedule.momentum > 0
 
+    @property
+    def drifts(self) -> bool:
+        """Whether anything moves the silo's weights beside gradients."""
+        return self.job.drift is not None
+
 
 class Section:
-    """The steps of a section for silos of one width, all with momentum or all without.
+    """The steps of a section for silos of one width, all with momentum or all without, all with a drift or all without.
 
     Args:
         network: the architecture.
@@ -64,6 +69,7 @@ class Section:
         table: all records, as in `columns`; row 0 is padding.
         starts: where each silo's records begin in the table.
         weights, velocity: shape (silos, parameters), a row a silo; changed in place.
+        offsets: of their drifts, in the same shape; None where they do not drift.
 
     Attributes:
         executed: steps that each silo has taken, counted where they are taken.
@@ -80,6 +86,7 @@ class Section:
         starts: Sequence[int],
         weights: Tensor,
         velocity: Tensor,
+        offsets: Tensor | None = None,
     ) -> None:
         self._network = network
         self._task: Task = task
@@ -90,10 +97,12 @@ class Section:
         self._table = table
         self._weights = weights
         self._velocity = velocity
+        self._offsets = offsets
         self._rows = self._lay_out(draws, starts)
         self._present = (self._rows > 0).to(room.dtype)
         self._noise = self._draw_noise(draws)
         self._schedules = [draw.job.schedule for draw in draws]
+        self._pulls = [0.0 if draw.job.drift is None else draw.job.drift.pull for draw in draws]
         self.executed = np.zeros(len(draws), dtype=np.int64)
 
     def run(self) -> None:
@@ -109,7 +118,7 @@ class Section:
         weights, velocity = self._weights[:silos], self._velocity[:silos]
         records = room.take("records", silos, self._width, columns)
         gradients, noise = room.take("gradients", *weights.shape), room.take("noise", *weights.shape)
-        clip_norms, divisors, rates, momenta = self._numbers(silos)
+        clip_norms, divisors, rates, momenta, pulls = self._numbers(silos)
         one_pass = Pass(
             self._network,
             self._task,
@@ -123,13 +132,18 @@ class Section:
             torch.index_select(self._table, 0, self._rows[step, :silos].view(-1), out=records.view(-1, columns))
             one_pass.run(self._present[step, :silos])
             gradients.add_(noise.copy_(self._noise[:silos, step])).div_(divisors)
+            if self._offsets is not None:
+                gradients.add_(self._offsets[:silos]).addcmul_(weights, pulls)
             moves = velocity.mul_(momenta).add_(gradients) if self._momentum else gradients
             weights.addcmul_(moves, rates, value=-1)
             self.executed[:silos] += 1
 
     def _numbers(self, silos: int) -> tuple[Tensor, ...]:
-        """Clip norms, divisors, learning rates and momenta, each of shape (silos, 1)."""
-        rows = [(one.clip_norm, one.expected_batch, one.learning_rate, one.momentum) for one in self._schedules[:silos]]
+        """Clip norms, divisors, learning rates, momenta and pulls, each of shape (silos, 1)."""
+        rows = [
+            (one.clip_norm, one.expected_batch, one.learning_rate, one.momentum, pull)
+            for one, pull in zip(self._schedules[:silos], self._pulls, strict=False)
+        ]
         return torch.tensor(rows, dtype=self._room.dtype).unsqueeze(2).unbind(1)
 
     def _lay_out(self, draws: Sequence[Draw], starts: Sequence[int]) -> Tensor:

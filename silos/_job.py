@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from silos._drift import Drift
 from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._weights import Weights
@@ -22,6 +23,7 @@ class Job:
         schedule: the public numbers of the round.
         sampling: stream of the Poisson samples.
         noise: stream of the noise.
+        drift: what moves the weights beside gradients, if anything does.
     """
 
     weights: Mapping[str, NDArray[np.generic]]
@@ -29,6 +31,7 @@ class Job:
     schedule: Schedule
     sampling: np.random.Generator
     noise: np.random.Generator
+    drift: Drift | None = None
 
 
 Outcome = tuple[Weights, int] | Exception

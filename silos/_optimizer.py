@@ -41,6 +41,8 @@ class StreamOptimizer(DPOptimizer):
         self._trained = list(parameters)
         self._sizes = [p.numel() for p in self._trained]
         self._total: torch.Tensor | None = None
+        self._pull = 0.0
+        self._offset: torch.Tensor | None = None
         self.noise = _NO_NOISE
         self.executed = 0
         self.zeroed = 0
@@ -55,8 +57,10 @@ class StreamOptimizer(DPOptimizer):
         expected_batch: float,
         learning_rate: float,
         momentum: float,
+        pull: float = 0.0,
+        offset: torch.Tensor | None = None,
     ) -> None:
-        """Begin a round: its public numbers, its noise, no momentum, no steps."""
+        """Begin a round: its public numbers, its noise, its drift (see `silos._drift`), no momentum, no steps."""
         self.noise = noise
         self.noise_multiplier = noise_multiplier
         self.max_grad_norm = clip_norm
@@ -67,6 +71,8 @@ class StreamOptimizer(DPOptimizer):
         self.original_optimizer.state.clear()
         self.zero_grad(set_to_none=True)
         self._total = None
+        self._pull = pull
+        self._offset = None if offset is None else offset.to(self._trained[0])
         self.executed = 0
         self.zeroed = 0
 
@@ -93,6 +99,15 @@ class StreamOptimizer(DPOptimizer):
             total += torch.from_numpy(draw).to(total)
         for p, part in zip(self._trained, total.split(self._sizes), strict=True):
             p.grad = part.view_as(p)
+
+    def scale_grad(self) -> None:
+        """Divide the noisy sum, and add the drift."""
+        super().scale_grad()
+        if self._offset is None:
+            return
+        for p, part in zip(self._trained, self._offset.split(self._sizes), strict=True):
+            if p.grad is not None:
+                p.grad.add_(part.view_as(p)).add_(p.detach(), alpha=self._pull)
 
     def _clip(self) -> torch.Tensor:
         for p in self._trained:

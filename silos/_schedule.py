@@ -30,6 +30,8 @@ class Schedule:
             the realised batch.
         learning_rate: of the silo's SGD, > 0.
         momentum: of the silo's SGD, in [0, 1); its buffer starts empty in each round.
+        pull: strength with which each step pulls the weights to the request's anchor, >= 0; times the learning rate at
+            most 1, where a step without gradients takes them to the anchor.
         weight: weight of the silo's model in the average, > 0; only ratios between silos matter.
         records: public cap on the records of one individual in the shard, which the release is priced for, >= 1.
         by_individual: sample individuals instead of records, take all records of each, sum their gradients and clip the
@@ -43,6 +45,7 @@ class Schedule:
     expected_batch: float
     learning_rate: float
     momentum: float = 0.0
+    pull: float = 0.0
     weight: float = 1.0
     records: int = 1
     by_individual: bool = False
@@ -64,6 +67,7 @@ class Schedule:
             weight=self.weight,
         )
         check_in_range(low=0, high=1, high_open=True, momentum=self.momentum)
+        check_in_range(low=0, high=1 / self.learning_rate, pull=self.pull)
 
     def mechanism(self) -> SampledGaussian | MultiRecordSampledGaussian:
         """The law of the round's release: the model after `steps` sampled Gaussian steps.

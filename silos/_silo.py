@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Charge, InvalidValue, Ledger, Mechanism
+from silos._drift import Drift
 from silos._errors import Declined, Reason
 from silos._frozen import freeze
 from silos._job import Job
@@ -41,6 +42,7 @@ class Engine(Protocol):
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: Drift | None = None,
     ) -> tuple[Weights, int]:
         """One round: the new weights, and the number of steps executed."""
         ...
@@ -65,6 +67,8 @@ class Request:
         weights: to start from.
         rounds: how many rounds the run is to have at most, where the server says so. It is not part of what is
             released.
+        anchor: what each step pulls the weights to; None for the weights to start from.
+        correction: added to the gradient of each step; None for nothing.
     """
 
     round: int
@@ -72,10 +76,15 @@ class Request:
     rounds: int | None = None
     schedule: Schedule
     weights: Mapping[str, NDArray[np.generic]]
+    anchor: Mapping[str, NDArray[np.generic]] | None = None
+    correction: Mapping[str, NDArray[np.generic]] | None = None
 
     def fingerprint(self) -> str:
         """A hash of the whole request: the same one again asks for the same release."""
-        return _fingerprint(f"{self.round} {self.attempt} {self.schedule} ", self.weights)
+        head = f"{self.round} {self.attempt} {self.schedule} "
+        for name, arrays in (("anchor", self.anchor), ("correction", self.correction)):
+            head += "" if arrays is None else f"{name} {hash_weights(arrays)} "
+        return _fingerprint(head, self.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +157,7 @@ class Silo:
         job = charged.job()
         try:
             weights, executed = self.engine_for(layout_of(request.weights)).train(
-                job.weights, job.shard, job.schedule, job.sampling, job.noise
+                job.weights, job.shard, job.schedule, job.sampling, job.noise, job.drift
             )
         except Exception as error:
             charged.fail(error)
@@ -211,6 +220,12 @@ class Silo:
             As `train`.
         """
         self._check(request.weights)
+        for name, arrays in (("anchor", request.anchor), ("correction", request.correction)):
+            if arrays is None:
+                continue
+            if layout_of(arrays) != layout_of(request.weights):
+                raise Declined(f"Expected the {name} to have the names and shapes of the weights.", Reason.WEIGHTS)
+            self._check(arrays)
         charge = self._charge(request, ITEM, request.schedule.mechanism(), self.shard)
         return Charged(silo=self, request=request, charge=charge)
 
@@ -263,6 +278,7 @@ class Charged:
             schedule=request.schedule,
             sampling=streams.generator(name, request.round, "sampling", request.attempt),
             noise=streams.generator(name, request.round, "noise", request.attempt),
+            drift=Drift.of(request.schedule, request.weights, request.anchor, request.correction),
         )
 
     def release(self, weights: Weights, executed: int) -> Weights:

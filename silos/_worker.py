@@ -93,7 +93,7 @@ def _train(engine: "Engine | FleetTrainer", jobs: Sequence[Job]) -> Sequence[Out
 
 def _train_one(engine: "Engine", job: Job) -> Outcome:
     try:
-        return engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise)
+        return engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise, job.drift)
     except Exception as error:  # noqa: BLE001  # whatever befalls one silo must not end the others' round
         return error
 

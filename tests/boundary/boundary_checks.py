@@ -22,6 +22,7 @@ from scenarios._dataset import prepare
 from scenarios._encode import encode_features
 from scenarios._spec_data import Feature, NumericFeature
 from silos import OpacusEngine, Request, Schedule, Shard, Silo, Streams, Weights, build_model, weights_of
+from silos._drift import Drift
 
 FEATURES = 8
 SCHEDULE = Schedule(
@@ -191,8 +192,9 @@ class _OneMore:
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: Drift | None = None,
     ) -> tuple[Weights, int]:
-        return self._inner.train(weights, shard, replace(schedule, steps=schedule.steps + 1), sampling, noise)
+        return self._inner.train(weights, shard, replace(schedule, steps=schedule.steps + 1), sampling, noise, drift)
 
 
 class _Broken(_OneMore):

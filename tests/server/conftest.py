@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from accounting import Ledger
 from server import InProcessGrid, RoundResult, find_silos, run_rounds
 from silos import OpacusEngine, Schedule, Shard, Silo, Streams, Weights, build_model, client_app, weights_of
+from silos._drift import Drift
 
 FEATURES = 4
 SCHEDULE = Schedule(
@@ -50,12 +51,13 @@ class BreakingEngine:
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: Drift | None = None,
     ) -> tuple[Weights, int]:
         self.calls[shard.name] = self.calls.get(shard.name, 0) + 1
         fate = self.broken.get((shard.name, self.calls[shard.name]))
         if isinstance(fate, Exception):
             raise fate
-        trained, executed = self._inner.train(weights, shard, schedule, sampling, noise)
+        trained, executed = self._inner.train(weights, shard, schedule, sampling, noise, drift)
         return (trained if fate is None else fate), executed
 
 

@@ -23,6 +23,7 @@ from silos import (
     build_model,
     weights_of,
 )
+from silos._drift import Drift
 from silos._streams import poisson_sample, poisson_samples
 
 FEATURES = 5
@@ -36,16 +37,19 @@ SCHEDULES = [
         expected_batch=divisor,
         learning_rate=pace,
         momentum=momentum,
+        pull=pull,
     )
-    for rate, steps, sigma, clip, divisor, pace, momentum in (
-        (0.2, 3, 0.7, 0.5, 20.5, 0.8, 0.9),
-        (1e-9, 2, 1.1, 1.0, 4.0, 0.3, 0.0),
-        (1.0, 1, 0.6, 0.3, 30.0, 0.5, 0.5),
-        (0.1, 18, 0.9, 0.2, 9.0, 0.2, 0.4),
-        (0.7, 4, 0.0, float("inf"), 40.0, 0.1, 0.0),
-        (0.4, 5, 2.0, 0.8, 100.0, 0.6, 0.3),
+    for rate, steps, sigma, clip, divisor, pace, momentum, pull in (
+        (0.2, 3, 0.7, 0.5, 20.5, 0.8, 0.9, 0.6),
+        (1e-9, 2, 1.1, 1.0, 4.0, 0.3, 0.0, 1.7),
+        (1.0, 1, 0.6, 0.3, 30.0, 0.5, 0.5, 0.0),
+        (0.1, 18, 0.9, 0.2, 9.0, 0.2, 0.4, 0.0),
+        (0.7, 4, 0.0, float("inf"), 40.0, 0.1, 0.0, 0.0),
+        (0.4, 5, 2.0, 0.8, 100.0, 0.6, 0.3, 0.0),
     )
 ]
+CORRECTED = (0, 3)
+"""Silos whose steps are corrected; those with a pull have an anchor, the others neither."""
 SIZES = (500, 7, 40, 120, 33, 2, 0, 64)
 
 
@@ -99,13 +103,20 @@ def make_jobs(
             schedule=schedules[number % len(schedules)],
             sampling=streams.generator(shard.name, round, "sampling"),
             noise=streams.generator(shard.name, round, "noise"),
+            drift=make_drift(number, schedules[number % len(schedules)], weights),
         )
         for number, shard in enumerate(shards)
     ]
 
 
+def make_drift(number: int, schedule: Schedule, weights: Weights) -> Drift | None:
+    anchor: Weights = {name: 0.5 * array.astype(np.float64) - 0.1 for name, array in weights.items()}
+    correction: Weights = {name: np.full_like(array, 0.05 * (number + 1)) for name, array in weights.items()}
+    return Drift.of(schedule, weights, anchor, correction if number in CORRECTED else None)
+
+
 def one_by_one(engine: OpacusEngine | FleetEngine, jobs: Sequence[Job]) -> list[tuple[Weights, int]]:
-    return [engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise) for job in jobs]
+    return [engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise, job.drift) for job in jobs]
 
 
 def at_once(engine: FleetEngine, jobs: Sequence[Job]) -> list[tuple[Weights, int]]:

@@ -49,8 +49,9 @@ class StubEngine:
         schedule: Schedule,
         sampling: np.random.Generator,
         noise: np.random.Generator,
+        drift: object = None,
     ) -> tuple[Weights, int]:
-        del weights, shard, schedule, sampling, noise
+        del weights, shard, schedule, sampling, noise, drift
         return self._train()
 
 
