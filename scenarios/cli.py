@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from scenarios._deploy_cli import deploy
+
 # Before numpy is loaded: its thread pools slow the small arrays of accounting down, by up to twenty times.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -23,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+app.add_typer(deploy, name="deploy")
 
 Scenario = Annotated[str, typer.Argument(help="The name of a shipped scenario, or a path to a TOML file.")]
 Overrides = Annotated[
