@@ -22,6 +22,7 @@ from server._flower import quiet_strategy
 from server._personal import Personal
 from server._strategies import WEIGHT
 from silos import Schedule, Weights, check_reply, from_record, request_content, to_record
+from silos._records import first_unfit
 
 Plan = Callable[[int], Mapping[str, Schedule]]
 """Schedules of a round's silos by name; a silo without one is not asked. It may look at nothing private."""
@@ -182,9 +183,8 @@ def _difference(found: Weights, current: Weights) -> str | None:
     for name, array in found.items():
         if array.shape != current[name].shape or array.dtype.kind != "f":
             return f"weight {name!r} is {array.dtype} of shape {array.shape}"
-        if not np.isfinite(array).all():
-            return f"weight {name!r} is not finite"
-    return None
+    unfit = first_unfit(found)
+    return None if unfit is None else f"weight {unfit!r} is not finite"
 
 
 def _weigh(replies: Iterable[Message], schedules: Mapping[str, Schedule], silos: Mapping[int, str], key: str) -> None:

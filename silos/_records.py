@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
 from io import BytesIO
+from typing import cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -25,7 +26,10 @@ class HeldArray(Array):
     """
 
     def __init__(self, value: NDArray[np.generic]) -> None:
-        self.__dict__.update(dtype=_name(value.dtype), shape=value.shape, stype="numpy.ndarray", _held=value)
+        # Flower's arrays refuse attributes that are set one by one.
+        own = self.__dict__
+        own["dtype"], own["shape"], own["stype"] = _name(value.dtype), value.shape, "numpy.ndarray"
+        own["_held"] = value
 
     @property
     def held(self) -> NDArray[np.generic]:
@@ -54,11 +58,29 @@ def _name(dtype: np.dtype[np.generic]) -> str:
 HeldArray.__qualname__ = Array.__qualname__
 
 
+class Received(Weights):
+    """Weights out of a record. Nobody writes to them, so that what is asked of all of them is computed once."""
+
+    def is_of(self, arrays: Weights) -> bool:
+        """Whether they are these very arrays."""
+        return list(self) == list(arrays) and all(self[name] is array for name, array in arrays.items())
+
+    @cached_property
+    def hash(self) -> str:
+        """See `hash_weights`."""
+        return _hash(self)
+
+    @cached_property
+    def unfit(self) -> str | None:
+        """See `first_unfit`."""
+        return _first_unfit(self)
+
+
 def to_record(weights: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
     """Weights as a Flower record. The arrays are held, not copied."""
     record = ArrayRecord()
-    for name, array in weights.items():
-        record[name] = HeldArray(array)
+    # Past Flower's look at the type of each, which takes longer than everything else here.
+    record.__dict__["_data"].update({name: HeldArray(array) for name, array in weights.items()})
     return record
 
 
@@ -68,9 +90,14 @@ def from_record(record: ArrayRecord) -> Weights:
     Raises:
         InvalidValue: for an array that is not what its record says; nothing of its size was allocated.
     """
-    return {
+    arrays = {
         name: array.held if isinstance(array, HeldArray) else _unpacked(name, array) for name, array in record.items()
     }
+    # All silos of a round get one and the same record.
+    known = record.__dict__.get("_received")
+    if not isinstance(known, Received) or not known.is_of(arrays):
+        known = record.__dict__["_received"] = Received(arrays)
+    return known
 
 
 def _unpacked(name: str, array: Array) -> NDArray[np.generic]:
@@ -91,8 +118,32 @@ def _unpacked(name: str, array: Array) -> NDArray[np.generic]:
 
 def hash_weights(weights: Mapping[str, NDArray[np.generic]]) -> str:
     """A hash of names, dtypes, shapes and values, as 64 hexadecimal digits."""
+    return weights.hash if isinstance(weights, Received) else _hash(weights)
+
+
+def first_unfit(weights: Mapping[str, NDArray[np.generic]]) -> str | None:
+    """The first weight that holds anything but finite floats, if any."""
+    return weights.unfit if isinstance(weights, Received) else _first_unfit(weights)
+
+
+def _hash(weights: Mapping[str, NDArray[np.generic]]) -> str:
     digest = blake2b(digest_size=32)
     for name, array in weights.items():
-        digest.update(f"{len(name)} {name} {array.dtype.str} {array.shape};".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        digest.update(_heading(name, array.dtype, array.shape))
+        digest.update(array.data if array.flags.c_contiguous else np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _heading(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    return f"{len(name)} {name} {dtype.str} {shape};".encode()
+
+
+def _first_unfit(weights: Mapping[str, NDArray[np.generic]]) -> str | None:
+    return next((name for name, array in weights.items() if array.dtype.kind != "f" or not _finite(array)), None)
+
+
+def _finite(array: NDArray[np.generic]) -> bool:
+    # A nan or an infinity makes the sum of squares one; so may finite numbers, and then all are looked at.
+    floats = cast(NDArray[np.float64], array)
+    return math.isfinite(np.vdot(floats, floats)) or bool(np.isfinite(array).all())

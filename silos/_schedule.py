@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Self
 
 from accounting import InvalidValue, MultiRecordSampledGaussian, SampledGaussian
@@ -95,14 +95,19 @@ class Schedule:
         Raises:
             InvalidValue: for a field that is missing, unknown, of another type or out of range.
         """
-        known = {field.name: field.type for field in fields(cls)}
-        if odd := set(values) ^ set(known):
+        known = _kinds()
+        if odd := values.keys() ^ known.keys():
             raise InvalidValue(f"Field {min(odd)!r} of a schedule is missing or unknown; it has {', '.join(known)}.")
         for name, value in values.items():
             if not isinstance(value, _ALLOWED[known[name]]) or isinstance(value, bool) != (known[name] is bool):
                 kind = "true or false" if known[name] is bool else "a number"
                 raise InvalidValue(f"Expected {name}={value!r} of a schedule to be {kind}.")
         return cls(**values)  # pyright: ignore[reportArgumentType]  # types were checked above, field by field
+
+
+@cache
+def _kinds() -> dict[str, object]:
+    return {field.name: field.type for field in fields(Schedule)}
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from silos._drift import Drift
 from silos._errors import Declined, Reason
 from silos._frozen import freeze
 from silos._job import Job
-from silos._records import hash_weights
+from silos._records import first_unfit, hash_weights
 from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._statistics import HELD_OUT_ITEMS, Outputs, Statistic
@@ -250,9 +250,8 @@ class Silo:
 
     def _check(self, weights: Mapping[str, NDArray[np.generic]]) -> None:
         self.engine_for(layout_of(weights))
-        for name, array in weights.items():
-            if array.dtype.kind != "f" or not np.isfinite(array).all():
-                raise Declined(f"Expected weight {name!r} to hold finite floats.", Reason.WEIGHTS)
+        if (name := first_unfit(weights)) is not None:
+            raise Declined(f"Expected weight {name!r} to hold finite floats.", Reason.WEIGHTS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
