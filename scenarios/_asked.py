@@ -22,13 +22,11 @@ from accounting import Allowance, Mechanism, NonPrivate, Relation
 from scenarios._price import unit_of
 from scenarios._spec import Scenario
 from silos import Errors, Loss, Moments, Outcomes, Size, Statistic
+from silos._law import HELD_OUT
 from silos._weights import ITEM
 
 ALLOWANCE = "allowance"
 """The ledger's item for what training may cost in all."""
-
-HELD_OUT = "/held-out"
-"""After a silo's name: those of its individuals who are held out."""
 
 _SLACK = 1e-3
 """Part of delta that an allowance leaves to the rounding of what it is composed with."""

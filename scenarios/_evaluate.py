@@ -18,6 +18,7 @@ from scenarios._checkpoint import WHOLE, MetricRow
 from scenarios._dataset import Dataset
 from scenarios._outcome import HEADLINE
 from silos import Weights, load_weights
+from silos._predict import predict
 
 Floats: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.int64] | NDArray[np.float32]
@@ -79,14 +80,6 @@ def metric_rows(data: Dataset, round: int, outputs: Floats, *, by_silo: bool) ->
         if rows.any()
         for metric, value in score(data.task, outputs[rows], data.test_labels[rows], scale=data.label_scale).items()
     ]
-
-
-def predict(model: torch.nn.Module, features: NDArray[np.float32], *, batch: int = 4096) -> Floats:
-    """The model's outputs on every record, shape (records, outputs)."""
-    model.eval()
-    with torch.no_grad():
-        rows = [model(torch.from_numpy(features[i : i + batch])) for i in range(0, len(features), batch)]
-    return torch.cat(rows).double().numpy()
 
 
 def score(task: str, outputs: Floats, labels: Labels, *, scale: float = 1.0) -> Metrics:

@@ -91,7 +91,7 @@ def write_silo_folder(folder: Path, law: Law, dataset: Dataset) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_shard(folder / law.data.path, dataset.shards[law.name])
     if law.data.held_out is not None:
-        write_shard(folder / law.data.held_out, held_out_shard(dataset, law.name, law.name))
+        write_shard(folder / law.data.held_out, held_out_shard(dataset, law.name, law.held_out_chain))
     write_atomically(folder / LAW, law.to_toml().encode())
 
 
@@ -126,4 +126,5 @@ def _limits(part: SiloPlan) -> Limits:
         sampling_rate=asked.sampling_rate,
         steps=asked.steps,
         rounds=part.rounds,
+        sampling="individuals" if asked.by_individual else "records",
     )

@@ -92,7 +92,7 @@ def run_rounds(
         with quiet_strategy(f"{seed}/{round}"):
             messages = list(strategy.configure_train(round, to_record(current), ConfigRecord(), grid))
         schedules = plan(round)
-        asked = _address(messages, schedules, silos, round)
+        asked = _address(messages, schedules, silos, round, rounds)
         with _commit(ledger):
             replies = list(grid.send_and_receive(asked.values(), timeout=timeout)) if asked else []
         valid, failures = _sort(replies, asked, current, silos)
@@ -123,6 +123,7 @@ def _address(
     schedules: Mapping[str, Schedule],
     silos: Mapping[int, str],
     round: int,
+    rounds: int,
 ) -> dict[int, Message]:
     """The messages of silos that have a schedule, by node in ascending order, with their schedule inside."""
     addressed: dict[int, Message] = {}
@@ -134,7 +135,7 @@ def _address(
         sent = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
         if len(sent) != 1:
             raise InvalidValue(f"Expected the strategy to send 1 ArrayRecord to a silo, found {len(sent)}.")
-        content = request_content(sent[0], schedule, round=round, attempt=0)
+        content = request_content(sent[0], schedule, round=round, attempt=0, rounds=rounds)
         for name, record in message.content.items():
             if isinstance(record, ConfigRecord):
                 content[name] = record

@@ -47,6 +47,8 @@ class Reason(StrEnum):
     """Another request under a key that is taken, or a release whose bytes are gone."""
     BUDGET = "budget"
     """Too little is left."""
+    LAW = "law"
+    """The law was changed under its ledger."""
     DATA = "data"
     """The shard is not the one that the ledger began with."""
 

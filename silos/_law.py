@@ -49,6 +49,9 @@ from silos._errors import LawBroken
 LAW = "silo.toml"
 """The law's file, in the silo's folder."""
 
+HELD_OUT = "/held-out"
+"""After a silo's name: those of its individuals who are held out."""
+
 Item = Literal["update", "outcomes", "loss", "errors"]
 """What a law may allow to leave. A count would choose rates, and moments would change the shard: neither is offered."""
 
@@ -114,6 +117,9 @@ class Limits(_Section):
     sampling_rate: float = Field(gt=0, le=1, description="greatest probability of a record to be in a step")
     steps: int = Field(ge=1, description="most steps in a round")
     rounds: int = Field(ge=1, description="most rounds in a run")
+    sampling: Literal["records", "individuals"] = Field(
+        default="records", description="whom a step samples, as training.sampling of a scenario"
+    )
 
 
 class EngineLaw(_Section):
@@ -138,7 +144,7 @@ class Law(_Section):
         LawBroken: from `read` and `parse`, naming key and value of what is not allowed.
     """
 
-    name: str = Field(min_length=1, pattern=r"^[^/\x00-\x1f]+$", description="the silo's public name")
+    name: str = Field(min_length=1, pattern=r"^[^\x00-\x1f]+$", description="the silo's public name")
     relation: Relation = Field(strict=False, description="how neighbouring datasets differ")
     unit: Literal["record", "individual"] = Field(default="record", description="what is protected")
     records: int = Field(default=1, ge=1, description="public cap on the records of one individual")
@@ -166,6 +172,8 @@ class Law(_Section):
     def _fits(self) -> "Law":
         if self.unit == "record" and self.records > 1:
             raise ValueError('records goes with unit = "individual"')
+        if self.unit == "record" and self.limits.sampling == "individuals":
+            raise ValueError('limits.sampling = "individuals" goes with unit = "individual"')
         if set(self.releases) - {"update"} and self.data.held_out is None:
             raise ValueError(f"releases = {list(self.releases)} are scores of records that data.held_out names")
         return self
@@ -203,6 +211,23 @@ class Law(_Section):
         """What is protected."""
         return Unit(individual=self.unit == "individual", records=self.records)
 
+    @property
+    def held_out_chain(self) -> str:
+        """The chain of the ledger that pays for what is released of held-out records.
+
+        Those held out and those trained on are apart as two silos are, except where a replaced one may change sides.
+        """
+        return self.name if self.relation is Relation.REPLACE_ONE else self.name + HELD_OUT
+
+    def terms(self) -> dict[str, str]:
+        """What the law fixes for every chain that pays, so that it cannot be priced under other terms later."""
+        return {
+            "relation": str(self.relation),
+            "membership": self.membership,
+            "unit": str(self.protected),
+            "participation": self.participation,
+        }
+
     def filter(self) -> Budget:
         """The budget as a filter, which admits the most rounds of the kind that the limits allow.
 
@@ -211,7 +236,7 @@ class Law(_Section):
         """
         rate, sigma, steps = self.limits.sampling_rate, self.limits.noise_multiplier, self.limits.steps
         round = SampledGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=steps)
-        if self.records > 1:
+        if self.records > 1 and self.limits.sampling == "records":
             round = MultiRecordSampledGaussian(
                 sampling_rate=rate, noise_multiplier=sigma, records=self.records, steps=steps
             )

@@ -205,7 +205,7 @@ def test_each_silo_gets_its_own_schedule_and_the_round(federation: Federation) -
     for name, content in seen.items():
         arrays = content["arrays"]
         assert isinstance(arrays, ArrayRecord)
-        expected = request_content(arrays, federation.schedules[name], round=1, attempt=0)
+        expected = request_content(arrays, federation.schedules[name], round=1, attempt=0, rounds=1)
         assert content["schedule"] == expected["schedule"]
         assert hash_weights(from_record(arrays)) == hash_weights(federation.initial)
 

@@ -187,7 +187,7 @@ def test_what_befalls_one_silo_stays_with_it(
     answers = together.ask(contents, together=True)
     assert plain(answers) == plain(apart.ask(contents, together=False))
     assert together.rows() == apart.rows()
-    assert {name: str(answer).split(":")[0] for name, answer in answers.items() if name != "bergen"} == {
+    assert {name: str(answer).split()[0].rstrip(":") for name, answer in answers.items() if name != "bergen"} == {
         "aarhus": "declined",
         "cork": "failed",
         "delft": "declined",
