@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from accounting._allowance import Allowance
 from accounting._errors import LedgerConflict, LedgerError
 from accounting._ledger_chain import Chain, Charge, Key
 from accounting._ledger_exports import read_json
@@ -143,7 +144,8 @@ class Ledger(LedgerReads):
             silo, run, round, attempt, item: the key; round and attempt are integers >= 0.
             mechanism: the law of the release, with all its steps.
             request: hash of the request for it.
-            admit: asked, with all charges of the silo in full, before a new one is made; `Budget.check` fits.
+            admit: asked, with all charges of the silo as `charged` gives them, before a new one is made but for an
+                allowance, which releases nothing; `Budget.check` fits.
 
         Raises:
             LedgerConflict: when the key is charged for another request or mechanism, or the run's declaration does not
@@ -159,10 +161,8 @@ class Ledger(LedgerReads):
             known = chain.charges.get(key)
             if known is not None and (known.request, known.mechanism) == (request, mechanism):
                 return known
-            if admit is not None:
-                paid = [each.mechanism for each in chain.charges.values() if not each.allowed]
-                covered = (run, item) in chain.allowances
-                admit(paid, mechanism.repeated(0) if covered else mechanism)
+            if admit is not None and not isinstance(mechanism, Allowance):
+                admit(chain.charged(), mechanism)
             row = chain.next_row(
                 Event.CHARGED, item, run=run, round=round, attempt=attempt, mechanism=text, request=request
             )

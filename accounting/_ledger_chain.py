@@ -117,6 +117,14 @@ class Chain:
         """The runs that declared or charged anything."""
         return {key.run for key in self.charges} | set(self.declared)
 
+    def charged(self, run: str | None = None) -> list[Mechanism]:
+        """Every release by its own law, allowances left out; of all runs, or of one."""
+        return [
+            each.mechanism
+            for each in self.charges.values()
+            if run in (None, each.key.run) and not isinstance(each.mechanism, Allowance)
+        ]
+
     def next_row(
         self,
         event: Event,

@@ -53,11 +53,12 @@ class LedgerReads:
         return [each for each in self._log.chain(silo).charges.values() if run in (None, each.key.run)]
 
     def charged(self, silo: str, run: str | None = None) -> list[Mechanism]:
-        """What the silo was charged, every charge with all its steps whatever came of it; what a budget counts.
+        """What a budget counts: every release by its own law, with all its steps whatever came of it.
 
-        Charges under an allowance are not in it: the allowance is.
+        A filter allows laws that react to releases. So what an allowance pays for is in it, and the allowance is not:
+        this is what a filter adds up, and no price. `releases` is.
         """
-        return [charge.mechanism for charge in self.charges(silo, run) if not charge.allowed]
+        return self._log.chain(silo).charged(run)
 
     def declared(self, silo: str, run: str | None = None) -> list[Mechanism]:
         """The most that the runs can give away by their own declarations, whatever they execute.

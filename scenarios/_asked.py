@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accounting import Allowance, Mechanism, NonPrivate, Relation
-from scenarios._price import unit_of
+from scenarios._price import count_chooses_law, unit_of
 from scenarios._spec import Scenario
 from silos import Errors, Loss, Moments, Outcomes, Size, Statistic
 from silos._law import HELD_OUT
@@ -72,7 +72,8 @@ def asked_of_silos(scenario: Scenario, *, inputs: int = 1, outputs: int = 1) -> 
     relation, records = scenario.privacy.relation, unit_of(scenario).records
     before: list[Statistic] = []
     if (price := scenario.privacy.size_epsilon) is not None:
-        before.append(Size(epsilon=price, relation=relation, records=records))
+        by_individual = scenario.training.sampling == "individuals"
+        before.append(Size(epsilon=price, relation=relation, records=records, by_individual=by_individual))
     if (price := scenario.data.standardise_epsilon) is not None:
         before.append(Moments(epsilon=price, relation=relation, records=records, inputs=inputs))
     after: list[Statistic] = []
@@ -105,13 +106,12 @@ def allowance_of(scenario: Scenario, silo: str, together: int) -> Allowance | No
     Raises:
         ScenarioError: where the target leaves nothing for training, or there is none.
     """
-    if scenario.privacy.size_epsilon is None or scenario.training.expected_batch is None:
+    if not count_chooses_law(scenario):
         return None
     target = scenario.privacy.epsilon_for(silo)
-    if target is None or scenario.privacy.budget_for(silo) is not None:
-        key = "privacy.noise_multiplier" if target is None else "privacy.budget"
+    if target is None:
         raise scenario.error(
-            key,
+            "privacy.noise_multiplier",
             "does not go with privacy.size_epsilon and training.expected_batch: the sampling rate follows from a noisy "
             "count, so that only an epsilon to calibrate to after it has a price. Give training.sampling_rate instead",
         )
@@ -160,9 +160,10 @@ def bought(asked: Asked) -> str:
     one = asked.statistic
     if one is None:
         return "exact means and variances; no guarantee is left"
+    counted = "individuals" if isinstance(one, Size) and one.by_individual else "records"
     within = f"within {3 * one.scale:.3g} in 19 of 20 cases"
     return {
-        "size": f"each silo's number of training records, {within}",
+        "size": f"each silo's number of training {counted}, {within}",
         "moments": f"means and variances of the inputs; each silo's sums {within}",
         "outcomes": f"accuracy, confusion matrix and AUC on the silos' held-out records; each cell {within}",
         "loss": f"mean loss on the silos' held-out records; each silo's sum {within}",

@@ -304,9 +304,13 @@ def _exhausted(scenario: Scenario, parts: Sequence[SiloPlan]) -> list[str]:
     for part in parts:
         round = part.schedule.mechanism()
         budget = budget_of(scenario, part.silo, round)
-        if budget is not None and (cost := budget.spent([round])) * part.rounds > budget.total:
+        if budget is None:
+            continue
+        # What is left for training is rounded down: the filter adds up exactly.
+        left, cost = budget.remaining(part.fixed_costs()), budget.spent([round])
+        if cost * part.rounds > left:
             told.append(
-                f"The budget of silo {part.silo!r}, epsilon = {budget.epsilon:g}, admits {int(budget.total / cost)} of "
+                f"The budget of silo {part.silo!r}, epsilon = {budget.epsilon:g}, admits {int(left / cost)} of "
                 f"its {part.rounds} rounds (as a Renyi filter at order {budget.order:g}); it declines the others."
             )
     return told

@@ -49,8 +49,16 @@ def participation_reacts(scenario: Scenario) -> bool:
     return scenario.training.stop_at is not None
 
 
+def count_chooses_law(scenario: Scenario) -> bool:
+    """Whether a silo's sampling rate, and the noise calibrated to it, follow from a noisy count of its shard."""
+    return scenario.privacy.size_epsilon is not None and scenario.training.expected_batch is not None
+
+
 def budget_of(scenario: Scenario, silo: str, round: Mechanism) -> Budget | None:
     """The limit of a silo's ledger, set for many releases like one round; None where there is none.
+
+    Its order is fixed before the first release. So where a count is to choose the round's law, it may not depend on
+    that law: it is then the one for Gaussian noise. The filter itself allows laws that react to releases.
 
     Raises:
         ScenarioError: for a budget below what no release can be priced at.
@@ -58,9 +66,10 @@ def budget_of(scenario: Scenario, silo: str, round: Mechanism) -> Budget | None:
     limit, privacy = scenario.privacy.budget_for(silo), scenario.privacy
     if limit is None:
         return None
+    suits = [] if count_chooses_law(scenario) else [round]
     try:
         return Budget(
-            epsilon=limit, delta=privacy.delta, relation=privacy.relation, unit=unit_of(scenario), suits=[round]
+            epsilon=limit, delta=privacy.delta, relation=privacy.relation, unit=unit_of(scenario), suits=suits
         )
     except InvalidValue as error:
         raise scenario.error("privacy.budget", f"= {limit:g} for silo {silo!r}: {error}") from None

@@ -179,8 +179,6 @@ class Scenario(Section):
         if self.training.sampling == "individuals" and not self.protects_individuals:
             raise refuse("training.sampling", "needs individuals: data.individual, and not privacy.unit = record")
         by_individual = self.training.sampling == "individuals"
-        if self.privacy.size_epsilon is not None and by_individual:
-            raise refuse("privacy.size_epsilon", "counts records; where individuals are sampled, give declared_size")
         if by_individual and self.training.engine == "fleet":
             raise refuse("training.engine", "must be opacus, or auto, where individuals are sampled")
         if self.training.contribution == "shared" and not (by_individual and self.silos.membership == "at-most"):

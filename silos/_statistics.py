@@ -7,7 +7,7 @@ Smith 2006).
 
 | item       | of which records  | one record's vector                                          |
 |------------|-------------------|--------------------------------------------------------------|
-| `size`     | training records  | 1                                                            |
+| `size`     | training records  | 1 (or one individual is 1, whatever its records)             |
 | `moments`  | training records  | 1, each input clipped to [-1, 1], and the square of each     |
 | `outcomes` | held-out records  | 1 in the cell of its label and its score's bin               |
 | `loss`     | held-out records  | its loss, clipped                                            |
@@ -101,22 +101,33 @@ class Statistic(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Statistic):
-    """The number of training records; under replace-one and zero-out it does not move."""
+    """The number of training records, or of individuals; under replace-one and zero-out it does not move.
+
+    Args:
+        by_individual: count individuals, of whom one unit is one, however many records it has.
+    """
 
     item: ClassVar[Purpose] = "size"
     held_out: ClassVar[bool] = False
 
-    def mechanism(self) -> Mechanism:
-        return DiscreteLaplace(
-            scale=self.records / self.epsilon, sensitivity=self.records, replace_sensitivity=0, records=self.records
-        )
+    by_individual: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.by_individual, bool):
+            raise InvalidValue(f"Expected by_individual={self.by_individual!r} to be true or false.")
 
     @property
-    def scale(self) -> float:
-        return self.records / self.epsilon
+    def moved(self) -> float:
+        return float(1 if self.by_individual else self.records)
+
+    def mechanism(self) -> Mechanism:
+        return DiscreteLaplace(
+            scale=self.scale, sensitivity=int(self.moved), replace_sensitivity=0, records=self.records
+        )
 
     def sums(self, shard: Shard, outputs: Outputs) -> Sums:  # noqa: ARG002
-        return np.array([len(shard)])
+        return np.array([shard.individual_count if self.by_individual else len(shard)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,8 @@ from scipy.special import ndtr
 from accounting import (
     Allowance,
     ApproximateEpsilon,
+    Budget,
+    BudgetExhausted,
     Charge,
     DiscreteLaplace,
     Disjoint,
@@ -156,7 +158,7 @@ def test_a_run_costs_its_allowance_however_little_of_it_is_executed(ledger: Ledg
     ledger.release(charge(ledger, 1), executed=3, output="o")
     ledger.fail(charge(ledger, 2), "crashed")
     assert price(ledger) == before == price(ledger, participation_reacts=True)
-    assert ledger.charged("north") == [COUNT, ALLOWANCE]
+    assert ledger.charged("north") == [COUNT, STEP, STEP]
     assert [each.executed for each in ledger.charges("north")] == [1, None, 3, None]
 
 
@@ -204,16 +206,33 @@ def test_an_allowance_of_one_run_pays_for_no_other(ledger: Ledger) -> None:
     assert ledger.releases("north")[-1] == mechanism
 
 
-def test_a_budget_counts_the_allowance_once(ledger: Ledger) -> None:
-    seen: list[tuple[int, int]] = []
+def test_a_budget_counts_each_law_that_a_count_chose_and_never_the_allowance(ledger: Ledger) -> None:
+    # A filter licenses laws that react to releases (Feldman, Zrnic 2021), so that it adds up what was asked for.
+    seen: list[tuple[list[Mechanism], Mechanism]] = []
 
     def admit(spent: Sequence[Mechanism], asked: Mechanism) -> None:
-        seen.append((len(spent), asked.steps))
+        seen.append((list(spent), asked))
 
-    begin(ledger)
+    ledger.declare("north", "run", 1, ALLOWANCE, item="training")
+    charge(ledger, 0, "training", ALLOWANCE, admit=admit)
+    ledger.declare("north", "run", 5, STEP)
     charge(ledger, 1, admit=admit)
     charge(ledger, 2, admit=admit)
-    assert seen == [(2, 0), (2, 0)]
+    assert seen == [([], STEP), ([STEP], STEP)]
+
+
+def test_a_budget_stops_training_under_an_allowance_before_it_is_passed(ledger: Ledger) -> None:
+    begin(ledger)
+    held, wide = 3, Budget(epsilon=2.0, delta=DELTA, relation=ADD_OR_REMOVE, order=30.0)
+    needed = wide.spent([COUNT, *[STEP] * held]) + wide.spent([STEP]) / 2
+    budget = Budget(epsilon=2.0 - wide.total + needed, delta=DELTA, relation=ADD_OR_REMOVE, order=30.0)
+    for number in range(1, held + 1):
+        charge(ledger, number, admit=budget.check)
+    head = ledger.head("north")
+    with pytest.raises(BudgetExhausted):
+        charge(ledger, held + 1, admit=budget.check)
+    assert ledger.head("north") == head
+    assert budget.spent(ledger.charged("north")) <= budget.total < budget.spent([*ledger.charged("north"), STEP])
 
 
 # A law chosen after the item's own first output: both courses fit the allowance, the strategy does not.
@@ -277,7 +296,7 @@ def test_both_laws_may_be_declared_before_the_first_charge_where_they_fit(ledger
     ledger.declare("north", "run", 1, law)
     charge(ledger, 1, mechanism=FIRST)
     charge(ledger, 2, mechanism=law)
-    assert ledger.charged("north") == [NARROW]
+    assert ledger.charged("north") == [FIRST, law]
 
 
 def forged(ledger: Ledger, tmp_path: Path, event: str, change: Callable[[Row], Row]) -> Path:

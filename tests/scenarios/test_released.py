@@ -13,6 +13,7 @@ from accounting import Allowance, DiscreteLaplace, Ledger, NonPrivate, Relation,
 from scenarios import RunResult, Scenario, ScenarioError, load, make_plan, prepare, public_sizes, run
 from scenarios._asked import HELD_OUT
 from scenarios._noisy_metrics import noisy_metrics
+from scenarios._price import budget_of
 from scenarios._standardise import Scaling, standardised
 
 PRIVATE_SIZES = ['privacy.relation="add-or-remove-one"', "privacy.size_epsilon=0.2"]
@@ -75,6 +76,56 @@ def test_training_meets_one_target_whatever_the_count(scenario_file: Path, count
     assert part.price.epsilon <= 2.0
     assert part.schedule.sampling_rate == min(1.0, 10 / counts["north"])
     assert part.schedule.expected_batch == min(10.0, counts["north"])
+
+
+INDIVIDUALS = ["training.sampling=individuals", "data.records_per_individual=3"]
+
+
+@pytest.mark.parametrize("count", [1, 90, 4000])
+def test_counts_of_individuals_choose_laws_of_one_price(scenario_file: Path, count: int) -> None:
+    (part,) = planned(scenario_file, [*BY_BATCH, *INDIVIDUALS], {"north": count}).silos
+    (asked,) = part.asked
+    # One individual moves a count of individuals by one, however many records it has.
+    assert asked.mechanism == DiscreteLaplace(scale=1 / 0.2, sensitivity=1, replace_sensitivity=0, records=3)
+    law = part.schedule.mechanism().repeated(part.steps)
+    assert part.allowance is not None
+    assert part.allowance.affords([law])
+    assert part.allowance.records == 3
+    assert part.schedule.sampling_rate == min(1.0, 10 / count)
+    assert part.schedule.expected_batch == min(10.0, count)
+    assert part.price.epsilon <= 2.0
+
+
+def test_a_count_of_individuals_is_of_individuals(scenario_file: Path) -> None:
+    path = scenario_file.parent / "people.csv"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([*lines, *lines[1:]]), "utf-8")  # everybody has two records
+    close = load(scenario_file, [*BY_BATCH, *INDIVIDUALS, "privacy.size_epsilon=1.5"])
+    dataset = prepare(close)
+    for silo, size in public_sizes(close, dataset).items():
+        assert abs(size - dataset.shards[silo].individual_count) < 20
+        assert 2 * dataset.shards[silo].individual_count == len(dataset.shards[silo])
+
+
+def test_a_budget_counts_the_laws_that_a_count_chose(scenario_file: Path, tmp_path: Path) -> None:
+    limited = load(scenario_file, [*BY_BATCH, "training.expected_batch=30", "privacy.budget=2.1"])
+    plans = [make_plan(limited, {"north": size}) for size in (20, 400)]
+    # Order and total of the filter are fixed before the count, on which they may not depend.
+    budgets = {budget_of(limited, "north", plan.silos[0].schedule.mechanism()) for plan in plans}
+    assert len(budgets) == 1
+    result = run(limited, out=tmp_path / "run")
+    with Ledger.open(result.folder / "ledger.db", read_only=True) as ledger:
+        for part in result.plan.silos:
+            budget = budget_of(limited, part.silo, part.schedule.mechanism())
+            assert budget is not None
+            held = sum(each.key.item == "update" for each in ledger.charges(part.silo))
+            assert 1 <= held < part.rounds, part.size
+            assert any(f"{part.silo!r}" in line and f"admits {held} of its 4" in line for line in result.plan.warnings)
+            law = part.schedule.mechanism()
+            assert budget.spent(ledger.charged(part.silo)) <= budget.total
+            assert budget.spent([*ledger.charged(part.silo), law]) > budget.total
+    assert set(result.failures["silo"]) == {"north", "south", "west"}
+    assert result.failures["reason"].str.contains("remain").all()
 
 
 def test_a_fixed_rate_is_priced_by_composition_since_no_count_chooses_its_law(scenario_file: Path) -> None:
@@ -198,7 +249,7 @@ def test_a_blank_row_stays_and_adds_nothing(scenario_file: Path) -> None:
     first = lines[1].split(",")
     lines[1] = ",".join([*first[:3], "", *first[4:]])
     path.write_text("\n".join(lines), "utf-8")
-    with pytest.raises(ScenarioError, match="missing value"):
+    with pytest.raises(ScenarioError, match="missing or infinite value"):
         prepare(load(scenario_file))
     scenario: Scenario = load(scenario_file, ['data.incomplete="blank"'])
     dataset = prepare(scenario)
