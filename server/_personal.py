@@ -10,16 +10,17 @@ from types import MappingProxyType
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from server._average import Average
 from silos import Weights, from_record, to_record
 
 Stack = dict[str, NDArray[np.generic]]
 """Each weight of all silos' models, shape (silos, ...), by the weight's name."""
 
 
-class Personal(FedAvg):
+class Personal(Average):
     """Each silo trains on from its own last model; nothing of another's reaches it.
 
     What the server aggregates is the weighted mean of the models that arrived in the round, for whoever has none of

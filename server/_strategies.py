@@ -5,9 +5,10 @@ All of them work on released models and public weights alone, so that none costs
 
 from collections.abc import Callable, Mapping
 
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from accounting import InvalidValue
+from server._average import Average, AverageWithAdam, AverageWithMomentum
 from server._personal import Personal
 
 WEIGHT = "weight"
@@ -21,13 +22,13 @@ _ALWAYS: Mapping[str, object] = {
 }
 
 _KINDS: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, tuple[str, float]]]] = {
-    "fedavg": (FedAvg, {}),
+    "fedavg": (Average, {}),
     "fedavgm": (
-        FedAvgM,
+        AverageWithMomentum,
         {"learning_rate": ("server_learning_rate", 1.0), "momentum": ("server_momentum", 0.9)},
     ),
     "fedadam": (
-        FedAdam,
+        AverageWithAdam,
         {"learning_rate": ("eta", 0.1), "beta_1": ("beta_1", 0.9), "beta_2": ("beta_2", 0.99), "tau": ("tau", 1e-3)},
     ),
     "alone": (Personal, {}),
