@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scenarios._plan import Plan, SiloPlan, make_plan
     from scenarios._runner import RunResult, run
     from scenarios._spec import Scenario
+    from scenarios._sweep import results, sweep
 
 _HOME = {
     "Dataset": "_dataset",
@@ -33,6 +34,8 @@ _HOME = {
     "RunResult": "_runner",
     "run": "_runner",
     "Scenario": "_spec",
+    "results": "_sweep",
+    "sweep": "_sweep",
     "load": "_load",
     "names": "_load",
 }
@@ -49,7 +52,9 @@ __all__ = [
     "names",
     "prepare",
     "public_sizes",
+    "results",
     "run",
+    "sweep",
 ]
 
 

@@ -66,8 +66,10 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = (), seed: int | No
     return _validated(content, Origin(file, text, origins))
 
 
-def changed(scenario: Scenario, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
-    """Another scenario: this one with overrides and a seed, as `load` takes them.
+def changed(
+    scenario: Scenario, overrides: Sequence[str] = (), seed: int | None = None, sweep: Table | None = None
+) -> Scenario:
+    """Another scenario: this one with overrides and a seed, as `load` takes them, and another `[sweep]`.
 
     Raises:
         ScenarioError: where it is none.
@@ -78,6 +80,8 @@ def changed(scenario: Scenario, overrides: Sequence[str] = (), seed: int | None 
         _apply(content, override, origins)
     if seed is not None:
         content["seed"] = seed
+    if sweep is not None:
+        content["sweep"] = sweep
     return _validated(content, Origin(scenario._origin.file, overrides=origins))
 
 

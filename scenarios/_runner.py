@@ -17,7 +17,7 @@ from safetensors.numpy import save
 from accounting import Guarantee, Ledger, LedgerError
 from scenarios._account import LEDGER, SCENARIO
 from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically
-from scenarios._dataset import prepare, public_sizes
+from scenarios._dataset import Dataset, prepare, public_sizes
 from scenarios._errors import RunError
 from scenarios._groups import grouped
 from scenarios._plan import Plan, make_plan
@@ -86,8 +86,20 @@ def run(
             less than the checkpoint saw.
         WorkerLost: where a worker process ends again and again; the run can be resumed.
     """
+    return run_prepared(scenario, prepare(scenario), out=out, resume=resume, workers=workers, progress=progress)
+
+
+def run_prepared(
+    scenario: Scenario,
+    dataset: Dataset,
+    *,
+    out: Path | str | None = None,
+    resume: bool = False,
+    workers: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunResult:
+    """As `run`, over the scenario's data as `prepare` gave them."""
     began = time.perf_counter()
-    dataset = prepare(scenario)
     scenario = grouped(scenario, dataset.shards)
     plan = make_plan(scenario, public_sizes(scenario, dataset))
     simulation = Simulation(scenario, dataset, plan, workers=workers)

@@ -63,6 +63,47 @@ def run(
     print_result(result)
 
 
+@app.command()
+def sweep(
+    scenario: Scenario,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            metavar="KEY=VALUE,VALUE",
+            help="Values of a key, as in epsilon=0.5,1,2 or strategy=fedavg,fedadam:learning_rate=0.01; repeatable. "
+            "Takes the place of what the scenario's sweep section says.",
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each combination, from the scenario's on.")] = None,
+    baselines: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="Any of no-privacy, alone, pooled and majority.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; default runs/NAME-sweep.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on a Ray cluster; local starts one. Needs the extra ray.")
+    ] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+) -> None:
+    """Run a scenario over values, seeds and baselines; the same command goes on with one that was stopped."""
+    from scenarios._load import load
+    from scenarios._sweep import default_sweep_folder, resolve, run_sweep
+    from scenarios._sweep_console import print_sweep, watch_sweep
+    from scenarios._sweep_runs import parse_over
+
+    values = dict(map(parse_over, over)) if over is not None else None
+    names = baselines.split(",") if baselines is not None else None
+    resolved = resolve(load(scenario, overrides or (), seed), values, seeds, names)
+    folder = out or default_sweep_folder(resolved)
+    with watch_sweep(resolved.name) as progress:
+        failed = run_sweep(resolved, folder, jobs=jobs, ray=ray, progress=progress)
+    print_sweep(folder, failed)
+    if failed:
+        raise typer.Exit(1)
+
+
 @app.command(name="list")
 def list_scenarios(as_json: AsJson = False) -> None:
     """List the scenarios that ship with silodp."""
