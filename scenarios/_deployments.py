@@ -122,9 +122,9 @@ def run_on(
         RunError: for a run that stopped, saying why; and where there is none to resume.
     """
     check_certificate(deployment.server / CA)
-    folder = _unfinished(deployment) if resume else _new_run(deployment, _changed(deployment, overrides))
+    folder = _unfinished(deployment) if resume else new_run(deployment, _changed(deployment, overrides))
     with SuperLink(deployment.address, deployment.server / CA) as link:
-        number = _submit(deployment, link, folder)
+        number = submit(deployment, link, folder)
         try:
             state = _follow(link, number, folder, progress)
         except KeyboardInterrupt:
@@ -163,8 +163,12 @@ def _changed(deployment: Deployment, overrides: Sequence[str]) -> Scenario:
     return changed
 
 
-def _new_run(deployment: Deployment, scenario: Scenario) -> Path:
-    """A new run's folder, with its scenario; the folder's name is the run's."""
+def new_run(deployment: Deployment, scenario: Scenario) -> Path:
+    """A new run's folder, with its scenario; the folder's name is the run's.
+
+    Raises:
+        RunError: for a second run where a test seed draws the noise: it would draw the same again.
+    """
     seed = SiloFolder(deployment.silo(deployment.silos[0])).law().insecure_test_seed
     name = f"{scenario.name}-{secrets.token_hex(8)}" if seed is None else seed.run
     folder = deployment.folder / "runs" / name
@@ -183,8 +187,8 @@ def _unfinished(deployment: Deployment) -> Path:
     raise RunError(f"{deployment.folder / 'runs'}: holds no run to resume; leave out --resume to start one.")
 
 
-def _submit(deployment: Deployment, link: SuperLink, folder: Path) -> int:
-    """Submit the run, after an earlier submission of it was stopped."""
+def submit(deployment: Deployment, link: SuperLink, folder: Path) -> int:
+    """Submit a run to the SuperLink, in place of an earlier submission of it; returns Flower's number of it."""
     submitted = folder / SUBMITTED
     if submitted.exists():
         before = int(json.loads(submitted.read_text("utf-8"))["run"])

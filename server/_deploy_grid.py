@@ -22,8 +22,8 @@ from server._nodes import SilosMissing
 
 OnMissing = Literal["wait", "go-on", "stop"]
 
-LOST = frozenset({0, 3, 4, 5})
-"""Flower's error codes for: unknown, message gone, reply gone, node gone. All others are a silo's answer."""
+LOST = frozenset({0, 3, 4, 5, 8})
+"""Flower's error codes for: unknown, message gone, reply gone, node gone, app crashed. All others are answers."""
 
 _POLL = 0.5
 _BACKOFF = 5.0
