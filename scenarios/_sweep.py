@@ -24,9 +24,8 @@ from scenarios._errors import RunError
 from scenarios._load import changed, load
 from scenarios._spec import Scenario
 from scenarios._spec_sweep import Sweep, Value
-from scenarios._sweep_one import RUNS, SWEEP
 from scenarios._sweep_runs import SweepRun, expand
-from scenarios._sweep_table import ROWS, gather, to_csv
+from scenarios._sweep_table import ROWS, RUNS, SWEEP, gather, to_csv
 from scenarios._sweep_workers import Told, work
 
 RESULTS, FAILURES, LOCK = "results", "failures.csv", "sweep.lock"

@@ -12,14 +12,9 @@ from scenarios._load import load
 from scenarios._runner import run_prepared
 from scenarios._simulation import Progress
 from scenarios._spec import Scenario
+from scenarios._sweep_rows import majority_rows, rows_of
 from scenarios._sweep_runs import MAJORITY, SweepRun, expand
-from scenarios._sweep_table import ROWS, majority_rows, rows_of, to_csv
-
-SWEEP = "sweep.toml"
-"""The scenario with its sweep, in the sweep's folder."""
-
-RUNS = "runs"
-"""The folder of the runs' folders, in the sweep's."""
+from scenarios._sweep_table import ROWS, RUNS, SWEEP, to_csv
 
 _KEPT = 2
 """Prepared datasets that a process keeps: the silos' and the pooled one of a seed."""
