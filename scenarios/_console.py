@@ -70,7 +70,7 @@ def _plain(began: float) -> Callable[["Progress"], None]:
 def _state(now: "Progress") -> str:
     silo = f"silo {now.silo}  " if now.silo else ""
     failed = f"  {now.failures} failed" if now.failures else ""
-    return f"{silo}epsilon so far {now.epsilon:.3f}  {now.metric} {now.value:.4f}{failed}"
+    return f"{silo}{now.spent} {now.epsilon:.3f}  {now.metric} {now.value:.4f}{failed}"
 
 
 def print_result(result: "RunResult") -> None:

@@ -9,6 +9,7 @@ from scenarios._asked import HELD_OUT
 from scenarios._checkpoint import WHOLE
 from scenarios._noisy_metrics import PREFIX
 from scenarios._plan import Plan
+from scenarios._price import participation_reacts
 from scenarios._spec import Scenario
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def headline(scenario: Scenario, guarantee: Guarantee, metrics: "pd.DataFrame") 
     final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == WHOLE), "value"].to_numpy()[-1:]
     said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
     rounds = metrics["round"].max() if len(metrics) else scenario.training.rounds
+    priced = f" (the price of all {scenario.training.rounds} declared rounds)" if participation_reacts(scenario) else ""
     silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)
     return (
         f"After {rounds} rounds over {silos} silos: {said}, at epsilon "
-        f"{round_up(guarantee.epsilon, 4)}, delta {round_up(guarantee.delta, 4)}."
+        f"{round_up(guarantee.epsilon, 4)}, delta {round_up(guarantee.delta, 4)}{priced}."
     )

@@ -57,16 +57,17 @@ def metric_by_round(metrics: pd.DataFrame, metric: str) -> Figure:
     return figure
 
 
-def epsilon_by_round(prices: pd.DataFrame, target: float | None) -> Figure:
+def epsilon_by_round(prices: pd.DataFrame, target: float | None, spent: str = "epsilon so far") -> Figure:
     """What each silo has spent after each round.
 
     Args:
         prices: rows with columns round, silo, epsilon.
         target: the scenario's epsilon, drawn as a line; None draws none.
+        spent: what the curve is, in words.
     """
     table = prices.pivot_table(index="round", columns="silo", values="epsilon", sort=False)
     with mpl.rc_context(STYLE):
-        figure, axes = new_figure("round", "epsilon so far")
+        figure, axes = new_figure("round", spent)
         if table.shape[1] <= MOST_LINES:
             for silo in table.columns:
                 axes.plot(table.index, table[silo], label=str(silo))

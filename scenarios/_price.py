@@ -49,6 +49,11 @@ def participation_reacts(scenario: Scenario) -> bool:
     return scenario.training.stop_at is not None
 
 
+def spent_in_words(scenario: Scenario) -> str:
+    """What the price of the rounds so far is: no guarantee where the run may end by what it sees."""
+    return "epsilon, had these rounds been fixed" if participation_reacts(scenario) else "epsilon so far"
+
+
 def count_chooses_law(scenario: Scenario) -> bool:
     """Whether a silo's sampling rate, and the noise calibrated to it, follow from a noisy count of its shard."""
     return scenario.privacy.size_epsilon is not None and scenario.training.expected_batch is not None
@@ -134,7 +139,11 @@ def shown_rounds(rounds: int) -> list[int]:
 
 def executed(ledger: Ledger) -> dict[str, list[tuple[int, Mechanism]]]:
     """Each silo's releases with their rounds, as the ledger holds them."""
-    return {silo: [(charge.key.round, charge.priced()) for charge in ledger.charges(silo)] for silo in ledger.silos()}
+    return {
+        silo: [(charge.key.round, charge.priced()) for charge in charges]
+        for silo in ledger.silos()
+        if (charges := ledger.charges(silo))
+    }
 
 
 def _spent(scenario: Scenario, releases: Sequence[tuple[int, Mechanism]], last: int) -> float:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from scenarios._outcome import headline, shown_metric, silo_rows
 from scenarios._page import render_page
 from scenarios._plots import epsilon_by_round, metric_by_round, svg
+from scenarios._price import participation_reacts, spent_in_words
 
 if TYPE_CHECKING:
     from scenarios._runner import RunResult
@@ -24,7 +25,11 @@ _BODY = """<h1>{{ scenario.name }}</h1>
 <h2>Utility by round</h2>
 <figure>{{ metric_plot }}</figure>
 <h2>Privacy by round</h2>
-<figure>{{ epsilon_plot }}</figure>
+<figure>{{ epsilon_plot }}
+{% if reacts %}<figcaption>This run could end by what it saw (training.stop_at), so the guarantee prices all
+{{ scenario.training.rounds }} declared rounds: epsilon {{ guarantee.epsilon|round_up(4) }}. The curve is what the
+executed rounds would have cost, had their number been fixed in advance. It is no guarantee.</figcaption>{% endif %}
+</figure>
 <h2>Silos</h2>
 <div class="scroll"><table>
 <thead><tr><th>silo</th><th>public size</th><th>q</th><th>sigma</th><th>steps</th><th>epsilon</th>
@@ -65,6 +70,7 @@ def render_report(result: "RunResult", prices: pd.DataFrame) -> str:
     """
     scenario, plan, guarantee, metrics = result.scenario, result.plan, result.guarantee, result.metrics
     metric = shown_metric(metrics, scenario.data.task)
+    spent = spent_in_words(scenario)
     values: dict[str, object] = {
         "engine": result.engine,
         "scenario": scenario,
@@ -74,7 +80,10 @@ def render_report(result: "RunResult", prices: pd.DataFrame) -> str:
         "metric": metric,
         "headline": headline(scenario, guarantee, metrics),
         "metric_plot": Markup(svg(metric_by_round(metrics, metric), "utility", f"{metric} by round")),
-        "epsilon_plot": Markup(svg(epsilon_by_round(prices, scenario.privacy.epsilon), "privacy", "epsilon by round")),
+        "epsilon_plot": Markup(
+            svg(epsilon_by_round(prices, scenario.privacy.epsilon, spent), "privacy", "epsilon by round")
+        ),
+        "reacts": participation_reacts(scenario),
         "groups": plan.group_rows(guarantee.per_silo),
         "rows": silo_rows(plan, guarantee, metrics, metric),
     }

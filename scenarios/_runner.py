@@ -7,7 +7,7 @@ run again from the same noise streams, which is the same release and reuses its 
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,6 +82,7 @@ def run(
     Raises:
         ScenarioError: where the scenario or its data are not fit to run; nothing was written.
         RunError: where the folder holds something else.
+        Declined: on resuming, where a shard is not the one that the ledger began with.
         LedgerError: where the ledger cannot be written (the run can be resumed), or, on resuming, is gone or holds
             less than the checkpoint saw.
         WorkerLost: where a worker process ends again and again; the run can be resumed.
@@ -140,7 +141,12 @@ def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: 
         start = simulation.initial()
         if (folder / CHECKPOINT).exists():
             start = load_checkpoint(folder / CHECKPOINT)
-        if (folder / SCENARIO).read_bytes() != scenario.to_toml().encode() or start.run != simulation.name:
+        same = (folder / SCENARIO).read_bytes() == scenario.to_toml().encode()
+        if same and start.run != simulation.name:
+            # Where it is for a shard that changed, say so; a ledger that fixed nothing yet cannot tell.
+            with suppress(LedgerError), Ledger.open(folder / LEDGER, read_only=True) as ledger:
+                simulation.freeze(ledger)
+        if not same or start.run != simulation.name:
             raise RunError(
                 f"{folder}: holds a run of another scenario, seed, data or version. Resume with the same command that "
                 f"started it (its scenario is in {folder / SCENARIO}), or choose another --out."

@@ -12,11 +12,12 @@ from scenarios._asked import held_out_chain
 from scenarios._checkpoint import Checkpoint, Failure, MetricRow, latest
 from scenarios._dataset import Dataset, held_out_shard
 from scenarios._evaluate import Evaluator
+from scenarios._frozen_shards import freeze_shards
 from scenarios._noisy_metrics import noisy_rows
 from scenarios._outcome import HEADLINE
 from scenarios._participation import UnreliableSilo, fates
 from scenarios._plan import Plan
-from scenarios._price import budget_of, terms, uses_oracle
+from scenarios._price import budget_of, spent_in_words, terms, uses_oracle
 from scenarios._released import ask_after, ask_before, declare
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
@@ -36,6 +37,7 @@ class Progress:
         silo: the silo that trains now; None after a round.
         metric, value: the task's headline metric at its last evaluation.
         releases: so far, of the silo that the plan prices highest, from its ledger.
+        spent: what their epsilon is, in words.
         relation, delta: to price them by.
         failures: silo-rounds that failed so far.
     """
@@ -46,6 +48,7 @@ class Progress:
     metric: str
     value: float
     releases: Sequence[Mechanism]
+    spent: str
     relation: Relation
     delta: float
     failures: int
@@ -116,6 +119,7 @@ class Simulation:
         schedules = {part.silo: part.schedule for part in self._plan.silos}
         total = self._scenario.training.rounds
         with ledger.batch():
+            self.freeze(ledger)
             for silo in schedules:
                 for name, value in terms(self._scenario).items():
                     ledger.fix(silo, name, value)
@@ -149,6 +153,14 @@ class Simulation:
             teller.tell()
             if self._reached(state.metrics):
                 return
+
+    def freeze(self, ledger: Ledger) -> None:
+        """Fix the shards in their silos' ledgers.
+
+        Raises:
+            Declined: for a shard that is not the one its ledger began with.
+        """
+        freeze_shards(self._scenario, self._as_read, ledger)
 
     def finish(self, ledger: Ledger, state: Checkpoint) -> Checkpoint:
         """The state with what the silos say of the last model, where the scenario asks them."""
@@ -246,6 +258,7 @@ class _Teller:
         self._progress = progress
         self._rounds = scenario.training.rounds
         self._metric = HEADLINE[scenario.data.task]
+        self._spent = spent_in_words(scenario)
         self._plan = plan
         self._ledger = ledger
         self._releases: Sequence[Mechanism] = ()
@@ -262,6 +275,7 @@ class _Teller:
                 metric=self._metric,
                 value=float("nan") if value is None else value,
                 releases=self._releases,
+                spent=self._spent,
                 relation=self._plan.relation,
                 delta=self._plan.delta,
                 failures=len(self.state.failures),

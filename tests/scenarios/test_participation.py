@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import scenarios._runner
@@ -14,6 +15,7 @@ from scenarios import ScenarioError, load, run
 from scenarios._account import account_ledgers
 from scenarios._outcome import headline
 from scenarios._participation import fates
+from scenarios._report import render_report
 from scenarios._runner import RunResult
 from scenarios._spec_events import KINDS
 
@@ -131,6 +133,11 @@ def test_stopping_on_results_prices_the_declared_maximum(scenario_file: Path, tm
         f"After {early.metrics['round'].max()} r"
     )
     assert early.guarantee.epsilon == pytest.approx(whole.guarantee.epsilon, rel=1e-6)
+    assert "(the price of all 3 declared rounds)" in headline(early.scenario, early.guarantee, early.metrics)
+    prices = pd.DataFrame([(1, "north", 0.5)], columns=["round", "silo", "epsilon"])
+    pages = [render_report(one, prices) for one in (early, whole)]
+    for words in ("had these rounds been fixed", "It is no guarantee"):
+        assert [words in page for page in pages] == [True, False]
     assert any("declared maximum" in line for line in early.guarantee.assumptions)
     answer = account_ledgers([early.folder], delta=1e-3, epsilon=None, relation=None, membership=None, method="auto")
     assert answer["epsilon"] == pytest.approx(whole.guarantee.epsilon, rel=1e-6)

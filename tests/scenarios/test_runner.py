@@ -9,15 +9,19 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
 from accounting import Ledger, LedgerCorrupt, LedgerError, epsilon
 from scenarios import ScenarioError, load, run
+from scenarios._dataset import is_held_out
 from scenarios._errors import RunError
 from scenarios._simulation import Progress
+from silos import Declined
 
 RESULTS = ("model.safetensors", "metrics.csv", "metrics.parquet", "failures.csv", "guarantee.json", "report.html")
+METRICS = ["evaluation.silo_metrics=true", "evaluation.metric_epsilon=1.0"]
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -138,6 +142,27 @@ def test_a_run_whose_ledger_lost_rounds_does_not_resume(scenario_file: Path, tmp
     cut.rename(folder / "ledger.db")
     with pytest.raises(LedgerCorrupt):
         run(load(scenario_file), out=folder, resume=True)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_shard_that_changed_under_its_ledger_is_refused_with_the_reason(
+    scenario_file: Path, tmp_path: Path, kept: bool, held_out: bool
+) -> None:
+    folder, scenario = tmp_path / "run", load(scenario_file, [*METRICS, "training.rounds=1"])
+    run(scenario, out=folder)
+    if not kept:
+        (folder / "checkpoint.safetensors").unlink()
+    with Ledger.open(folder / "ledger.db", read_only=True) as ledger:
+        before = ledger.heads()
+    table = pd.read_csv(scenario_file.parent / "people.csv")
+    moved = [is_held_out(one, seed=scenario.seed, fraction=0.2) is held_out for one in table["id"]]
+    table.loc[moved, "dose"] += 0.001
+    table.to_csv(scenario_file.parent / "people.csv", index=False)
+    with pytest.raises(Declined, match=rf"{'held-out ' * held_out}shard of silo 'north'.*2411\.03299"):
+        run(load(scenario_file, [*METRICS, "training.rounds=1"]), out=folder, resume=True)
+    with Ledger.open(folder / "ledger.db", read_only=True) as ledger:
+        assert ledger.heads() == before
 
 
 def test_resume_refuses_another_scenario(scenario_file: Path, tmp_path: Path) -> None:
