@@ -23,6 +23,7 @@ from accounting import (
     NOISE,
     SYSTEM_NOISE,
     TEST_NOISE,
+    Budget,
     Charge,
     Ledger,
     LedgerConflict,
@@ -49,12 +50,14 @@ class DeployedSilo(Silo):
 
     Args:
         law: what it serves.
+        budget: the law's, as the ledger keeps it.
         folder: where it lives.
         engines: one for each model that the law allows.
         asked_by: what is known of who runs this, for the ledger; all public.
     """
 
     law: Law
+    budget: Budget
     folder: SiloFolder
     engines: Sequence[Engine]
     asked_by: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +131,7 @@ class DeployedSilo(Silo):
         for name, value in self.law.terms().items():
             self._fix(payer, name, value)
         chain = self.name + LAW_CHAIN
-        self._fix(chain, "budget", json.dumps(self.law.filter().to_json()))
+        self._fix(chain, "budget", json.dumps(self.budget.to_json()))
         self._fix(chain, NOISE, SYSTEM_NOISE if self.law.insecure_test_seed is None else TEST_NOISE)
         if self.ledger.fixed(chain, f"run {self.run}") is None:
             self.ledger.fix(chain, f"run {self.run}", json.dumps(dict(self.asked_by)))
@@ -139,8 +142,8 @@ class DeployedSilo(Silo):
             raise Declined(f"A run keeps to the law of its first release: {first!r}, not {mechanism!r}.", Reason.RUN)
         if self.charge(item, asked.round, asked.attempt) is None and len(charges) >= rounds:
             raise Declined(f"The run has had its {rounds} releases of {item!r}.", Reason.ROUNDS)
-        if not charges and self.admit is not None:
-            self.admit(self.ledger.charged(payer), mechanism.repeated(mechanism.steps * rounds))
+        if not charges:
+            self.budget.check(self.ledger.charged(payer), mechanism.repeated(mechanism.steps * rounds))
         try:
             self.ledger.declare(payer, self.run, rounds, first, item=item)
         except LedgerConflict as error:
@@ -150,9 +153,7 @@ class DeployedSilo(Silo):
         try:
             self.ledger.fix(chain, name, value)
         except LedgerConflict as error:
-            raise Declined(
-                f"The {name} of this silo's law is not the one its ledger began under.", Reason.LAW
-            ) from error
+            raise _changed(name) from error
 
 
 def open_silo(
@@ -203,21 +204,40 @@ def open_silo(
     layouts = [frozenset(engine.layout.items()) for engine in engines]
     if len(set(layouts)) < len(layouts):
         raise LawBroken(f"{place.path}: two allowed models have weights of the same names and shapes.")
+    ledger = Ledger.open(place.ledger, create=True)
+    budget = _budget(ledger, law)
     return DeployedSilo(
         run=run if seed is None else seed.run,
         shard=shard,
         engine=engines[0],
-        ledger=Ledger.open(place.ledger, create=True),
+        ledger=ledger,
         streams=SystemStreams() if seed is None else Streams(bytes.fromhex(seed.key)),
-        admit=law.filter().check,
+        admit=budget.check,
         key=place.key(),
         held_out=held_out,
         predict=_scores(models, law.data.outputs),
         law=law,
+        budget=budget,
         folder=place,
         engines=engines,
         asked_by=asked_by,
     )
+
+
+def _budget(ledger: Ledger, law: Law) -> Budget:
+    """The budget that the ledger began with, which is a filter only as long as nothing of it changes."""
+    fixed = ledger.fixed(law.name + LAW_CHAIN, "budget")
+    if fixed is None:
+        return law.filter()
+    budget = Budget.from_json(json.loads(fixed))
+    now = (law.budget.epsilon, law.budget.delta, law.relation, law.protected)
+    if (budget.epsilon, budget.delta, budget.relation, budget.unit) != now:
+        raise _changed("budget")
+    return budget
+
+
+def _changed(name: str) -> Declined:
+    return Declined(f"The {name} of this silo's law is not the one its ledger began under.", Reason.LAW)
 
 
 def _scores(models: Sequence[nn.Module], outputs: int) -> Predict:
