@@ -4,14 +4,14 @@ A parcel is a pickle of everything but the arrays. These lie in a `SharedMemory`
 are to read them, and read in place. Shards stay where they are: a number stands for each.
 """
 
-import copyreg
 import mmap
 import os
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import NamedTuple, cast
+from typing import NamedTuple
+from weakref import finalize
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class SharedMemory:
 
     def __init__(self, descriptor: int | None = None) -> None:
         self.descriptor = _unnamed() if descriptor is None else descriptor
+        finalize(self, os.close, self.descriptor)
         self._view = memoryview(b"")
         self._end = 0
         self._written: dict[int, tuple[int, pickle.PickleBuffer]] = {}
@@ -110,7 +111,7 @@ def _reduced(generator: np.random.Generator) -> _Reduced:
     """A stream by its state. NumPy's own pickle takes ten times as long: it holds the seed too, to spawn others."""
     bits = generator.bit_generator
     if type(bits) is not np.random.SFC64:
-        return cast(_Reduced, generator.__reduce__())
+        return NotImplemented
     state = bits.state
     return _stream, (state["state"]["state"].tobytes(), state["has_uint32"], state["uinteger"])
 
@@ -131,11 +132,17 @@ class _Packer(pickle.Pickler):
         self, file: BytesIO, callback: Callable[[pickle.PickleBuffer], None], numbers: Mapping[Shard, int]
     ) -> None:
         super().__init__(file, protocol=5, buffer_callback=callback)
-        self.dispatch_table = {**copyreg.dispatch_table, np.random.Generator: _reduced}
         self._numbers = numbers
 
     def persistent_id(self, obj: object) -> int | None:
         return self._numbers[obj] if isinstance(obj, Shard) else None
+
+    def reducer_override(self, obj: object) -> _Reduced:
+        if isinstance(obj, np.random.Generator):
+            return _reduced(obj)
+        if isinstance(obj, dict):  # weights out of a Flower record, whose class would load Flower on the other side
+            return dict, (dict(obj),)
+        return NotImplemented
 
 
 class _Unpacker(pickle.Unpickler):
