@@ -28,7 +28,7 @@ from server._deploy_certificates import CA
 from server._deploy_control import SuperLink
 from server._deploy_folder import Deployment
 from server._deploy_processes import carriers
-from server._deploy_up import SUPERLINK, down, up
+from server._deploy_up import SUPERLINK, all_run, down, up
 from silos._folder import LEDGER
 
 POLL = 0.2
@@ -43,6 +43,7 @@ class Soak:
     killed: Counter[str] = field(default_factory=Counter)
     runs: int = 0
     resumed: int = 0
+    restarted: int = 0
     heads: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -88,6 +89,9 @@ def _one_run(
         while (state := link.run(number)).outcome != "completed":
             if time.monotonic() > deadline:
                 raise SystemExit(f"{run.name} did not end; it is {state}")
+            if not all_run(deployment):
+                done.restarted += 1  # as a service manager would: Flower's processes also end by themselves
+                up(deployment)
             if state.finished:
                 done.resumed += 1
                 number = submit(deployment, link, run)
@@ -95,6 +99,7 @@ def _one_run(
                 due, deadline = time.monotonic() + choice.uniform(0, spread), time.monotonic() + PATIENCE
                 victim = choice.choice(victims)
                 if _kill(deployment, victim, choice):
+                    print(f"{run.name}: killed a {victim} while {state.status}", flush=True)
                     done.killed[victim] += 1
                     up(deployment)
                     _inspect(deployment, run, done)
@@ -170,8 +175,9 @@ def main() -> None:
         )
     print(
         f"{done.killed.total()} kills in {time.monotonic() - began:.0f} s ({dict(done.killed)}); {done.runs} runs of "
-        f"{options.rounds} rounds came to their end, resumed {done.resumed} times; every ledger verified after each, "
-        "and holds every model that the server used; every silo was charged its declared rounds and no more."
+        f"{options.rounds} rounds came to their end, resumed {done.resumed} times; processes that ended by themselves "
+        f"were started again {done.restarted} times. Every ledger verified after each kill and holds every model that "
+        "the server used; every silo was charged its declared rounds and no more."
     )
 
 

@@ -4,6 +4,7 @@ Both ends of a run load `server.app` and `silos.app` from the silodp that is ins
 to trust code that comes over the network, and a silo's guard is the silo's own.
 """
 
+import warnings
 from importlib.metadata import version
 
 from accounting import SilodpError
@@ -34,6 +35,8 @@ def build_app() -> bytes:
         },
     }
     try:
-        return build_fab_from_files({"pyproject.toml": tomli_w.dumps(project).encode()})[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Flower's use of pathspec
+            return build_fab_from_files({"pyproject.toml": tomli_w.dumps(project).encode()})[0]
     except ValueError as error:
         raise SilodpError(f"Flower could not build the app: {error}") from error

@@ -68,6 +68,7 @@ def up(deployment: Deployment, *, port: int | None = None) -> Deployment:
     running = _running(deployment)
     deployment = _on_ports(deployment, port, idle=not running)
     started: dict[str, Process] = {}
+    logged = {silo: _size(deployment.silo(silo) / LOG) for silo in deployment.silos}
     try:
         if SUPERLINK not in running:
             started[SUPERLINK] = _start(deployment, SUPERLINK, deployment.server, deployment.ports[0])
@@ -79,7 +80,7 @@ def up(deployment: Deployment, *, port: int | None = None) -> Deployment:
                 if (role := str(position)) not in running:
                     own = deployment.ports[position + 1]
                     started[role] = _start(deployment, role, deployment.silo(silo), own)
-            _wait(lambda: _all_online(link, deployment, started), started, deployment)
+            _wait(lambda: _all_online(link, deployment, started, logged), started, deployment)
     except BaseException:
         for role in started:
             stop_all(deployment.token, role)
@@ -97,6 +98,11 @@ def down(deployment: Deployment) -> int:
     stopped = stop_all(deployment.token)
     (deployment.folder / PROCESSES).unlink(missing_ok=True)
     return stopped
+
+
+def all_run(deployment: Deployment) -> bool:
+    """Whether the SuperLink's and every SuperNode's process runs."""
+    return len(_running(deployment)) == len(deployment.silos) + 1
 
 
 def status(deployment: Deployment) -> Status:
@@ -161,16 +167,26 @@ def _answers(link: SuperLink) -> bool:
     return True
 
 
-def _all_online(link: SuperLink, deployment: Deployment, started: Mapping[str, Process]) -> bool:
-    """Whether every silo is online, and those that were started have signed in since."""
+def _all_online(
+    link: SuperLink, deployment: Deployment, started: Mapping[str, Process], logged: Mapping[str, int]
+) -> bool:
+    """Whether every silo is online, and those that were started say so too: the SuperLink may mean their forerunners.
+
+    Args:
+        link, deployment: whose.
+        started: processes that were started now, by role.
+        logged: length of each silo's log before that.
+    """
+    for position, silo in enumerate(deployment.silos):
+        log = deployment.silo(silo) / LOG
+        if str(position) in started and b"SuperNode ID" not in log.read_bytes()[logged[silo] :]:
+            return False
     online = {node.key for node in link.nodes() if node.online}
-    fresh = [silo for position, silo in enumerate(deployment.silos) if str(position) in started]
-    signed_in = all("SuperNode ID" in _since_start(deployment.silo(silo) / LOG) for silo in fresh)
-    return signed_in and all(load_node_key(deployment.public_key(silo)) in online for silo in deployment.silos)
+    return all(load_node_key(deployment.public_key(silo)) in online for silo in deployment.silos)
 
 
-def _since_start(log: Path) -> str:
-    return log.read_text("utf-8", errors="replace").rpartition("Starting Flower SuperNode")[2]
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def _wait(ready: Callable[[], bool], started: Mapping[str, Process], deployment: Deployment) -> None:

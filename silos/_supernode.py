@@ -40,6 +40,7 @@ NUMBER, LOCK = "supernode.number", "supernode.lock"
 """The number that the SuperLink gave the node, and what keeps two SuperNodes from serving one silo."""
 
 _SIGNER = "fpk_silo"
+_PAUSE = 1.0
 
 
 def approve(folder: Path, app: bytes) -> str:
@@ -98,7 +99,7 @@ def _vouching(get_fab: "Callable[[str, int], Fab]", record: dict[str, object]) -
 def _sign_off(
     address: str, root: bytes | str | None, keys: "tuple[EllipticCurvePrivateKey, EllipticCurvePublicKey] | None"
 ) -> None:
-    """Tell the SuperLink that the SuperNode before this one, if any, has ended."""
+    """Tell the SuperLink that the SuperNode before this one, if any, has ended; wait for the SuperLink to answer."""
     import httpx
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -109,10 +110,15 @@ def _sign_off(
         return
     interceptors = [RuntimeVersionHttpInterceptor(component_name="SuperNode"), NodeAuthHttpInterceptor(*keys)]
     with FleetHttpClient.from_server_address(address, False, root, interceptors=interceptors) as client:
-        try:
-            client.DeactivateNode(DeactivateNodeRequest(node_id=int(Path(NUMBER).read_text("utf-8"))))
-        except (httpx.HTTPError, ValueError):
-            return  # it had signed off itself, or the SuperLink is new or away
+        while True:
+            try:
+                client.DeactivateNode(DeactivateNodeRequest(node_id=int(Path(NUMBER).read_text("utf-8"))))
+            except httpx.TransportError:
+                time.sleep(_PAUSE)
+            except (httpx.HTTPStatusError, ValueError):
+                return  # it had signed off itself, or this SuperLink never knew it
+            else:
+                return
 
 
 def main() -> None:
