@@ -10,6 +10,7 @@ import pandas as pd
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import RcKeyType
 
 from scenarios._checkpoint import WHOLE
@@ -54,6 +55,7 @@ def metric_by_round(metrics: pd.DataFrame, metric: str) -> Figure:
     with mpl.rc_context(STYLE):
         figure, axes = new_figure("round", f"{metric} on held-out records")
         axes.plot(rows["round"], rows["value"], marker="o", markersize=3)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
@@ -77,6 +79,7 @@ def epsilon_by_round(prices: pd.DataFrame, target: float | None, spent: str = "e
         if target is not None:
             axes.axhline(target, linestyle="--", linewidth=1, color=INK, label="target")
         axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False, fontsize=8)
     return figure
 
@@ -99,7 +102,7 @@ def methods_by_round(prices: pd.DataFrame, target: float | None) -> Figure:
     return figure
 
 
-def savenew_figure(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write the figure to a file; the suffix says in which format.
 
     Raises:
