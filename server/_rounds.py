@@ -22,7 +22,7 @@ from server._flower import quiet_strategy
 from server._personal import Personal
 from server._strategies import WEIGHT
 from silos import Schedule, Weights, check_reply, from_record, request_content, to_record
-from silos._records import first_unfit
+from silos._records import filled, first_unfit
 
 Plan = Callable[[int], Mapping[str, Schedule]]
 """Schedules of a round's silos by name; a silo without one is not asked. It may look at nothing private."""
@@ -191,7 +191,7 @@ def _difference(found: Weights, current: Weights) -> str | None:
 def _weigh(replies: Iterable[Message], schedules: Mapping[str, Schedule], silos: Mapping[int, str], key: str) -> None:
     for reply in replies:
         weight = schedules[silos[reply.metadata.src_node_id]].weight
-        reply.content["metrics"] = MetricRecord({key: weight})
+        filled(reply.content, {"metrics": filled(MetricRecord(), {key: weight})})
 
 
 def _accept(aggregated: ArrayRecord, current: Weights, round: int) -> Weights:

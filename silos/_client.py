@@ -21,7 +21,7 @@ from accounting import BudgetExhausted, InvalidValue, LedgerConflict
 from silos._errors import Declined, Reason
 from silos._gate import ARRAYS, NAME, open_gate
 from silos._job import FleetTrainer
-from silos._records import from_record
+from silos._records import filled, from_record
 from silos._schedule import Schedule
 from silos._silo import Question, Request, Silo
 from silos._statistics import Statistic, statistic_from_config
@@ -109,12 +109,9 @@ def request_content(
         schedule, round, attempt, rounds: of the request.
         drift: its ``anchor`` and ``correction``, where there are.
     """
-    record = schedule.to_config()
-    record["round"] = round
-    record["attempt"] = attempt
-    if rounds is not None:
-        record["rounds"] = rounds
-    return RecordDict({"arrays": request_arrays, **(drift or {}), "schedule": record})
+    numbers = {"round": round, "attempt": attempt} | ({} if rounds is None else {"rounds": rounds})
+    asked = filled(schedule.to_config(), numbers)
+    return filled(RecordDict(), {"arrays": request_arrays, **(drift or {}), "schedule": asked})
 
 
 def question_content(statistic: Statistic, *, round: int, attempt: int, weights: ArrayRecord | None) -> RecordDict:

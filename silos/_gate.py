@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accounting import Charge
 from silos._errors import ReleaseRefused
-from silos._records import from_record, hash_weights, to_record
+from silos._records import filled, from_record, hash_weights, to_record
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Records: TypeAlias = ArrayRecord | ConfigRecord | MetricRecord
@@ -41,7 +41,8 @@ def open_gate(
     Raises:
         ReleaseRefused: naming an item that is neither public nor exactly what the ledger says was released.
     """
-    content = RecordDict({name: item if isinstance(item, Records) else to_record(item) for name, item in items.items()})
+    records = {name: item if isinstance(item, Records) else to_record(item) for name, item in items.items()}
+    content = filled(RecordDict(), records)
     check_reply(content, set(charges), public)
     for name, record in content.items():
         if name not in public and isinstance(record, ArrayRecord):

@@ -102,12 +102,17 @@ class Schedule:
             if not isinstance(value, _ALLOWED[known[name]]) or isinstance(value, bool) != (known[name] is bool):
                 kind = "true or false" if known[name] is bool else "a number"
                 raise InvalidValue(f"Expected {name}={value!r} of a schedule to be {kind}.")
-        return cls(**values)  # pyright: ignore[reportArgumentType]  # types were checked above, field by field
+        return _schedule(**values)  # pyright: ignore  # types were checked above; there is no subclass
 
 
 @cache
 def _kinds() -> dict[str, object]:
     return {field.name: field.type for field in fields(Schedule)}
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _schedule(**values: float) -> Schedule:
+    return Schedule(**values)  # pyright: ignore[reportArgumentType]  # the caller checked types, field by field
 
 
 @lru_cache(maxsize=4096)
