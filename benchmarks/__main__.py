@@ -9,7 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import pricing, rounds, start, steps
+from benchmarks import pricing, rounds, start, steps, workers
 from benchmarks.comparison import Comparison, to_json
 
 Measure = Callable[[int], Iterator[Comparison]]
@@ -26,6 +26,7 @@ def main() -> None:
     modules: dict[str, Measure] = {
         "steps": steps.measure,
         "rounds": partial(rounds.measure, pfl_python=arguments.pfl_python),
+        "workers": workers.measure,
         "start": start.measure,
         "pricing": pricing.measure,
     }

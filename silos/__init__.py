@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from silos._fleet import FleetEngine
     from silos._frozen import freeze, silo_key
     from silos._gate import check_reply, open_gate
-    from silos._job import Job, Outcome
+    from silos._job import FleetTrainer, Job, Outcome
     from silos._losses import loss
     from silos._models import build_model, load_weights, weights_of
     from silos._records import from_record, hash_weights, to_record
@@ -54,6 +54,7 @@ _HOME = {
     "silo_key": "_frozen",
     "check_reply": "_gate",
     "open_gate": "_gate",
+    "FleetTrainer": "_job",
     "Job": "_job",
     "Outcome": "_job",
     "loss": "_losses",
@@ -95,6 +96,7 @@ __all__ = [
     "EngineName",
     "Errors",
     "FleetEngine",
+    "FleetTrainer",
     "Job",
     "Loss",
     "ModelRefused",
