@@ -23,6 +23,7 @@ from accounting import (
     account,
     overlap,
 )
+from scenarios._lifetime import budgets, lifetimes
 
 LEDGER = "ledger.db"
 """A run's or a silo's ledger, in its folder."""
@@ -80,12 +81,13 @@ def account_ledgers(
         InvalidValue: for terms that are missing or contradict each other.
         LedgerError: for a file that is no sound ledger.
     """
-    wanted = _own_delta(paths) if delta is None and epsilon is None else delta
     with ExitStack() as stack:
         files = [path / LEDGER if path.is_dir() else path for path in paths]
         ledgers = [stack.enter_context(Ledger.open(file, read_only=True)) for file in files]
         for ledger in ledgers:
             ledger.verify()
+        wanted = _own_delta(paths, ledgers) if delta is None and epsilon is None else delta
+        spent = [one for ledger in ledgers for one in lifetimes(ledger)]
         fixed = _fixed(ledgers)
         federation = Federation.from_ledger(
             ledgers,
@@ -96,7 +98,7 @@ def account_ledgers(
         )
     guarantee = federation.guarantee(delta=wanted, epsilon=epsilon, method=_method(method))
     rungs = federation.ladder(guarantee.delta)
-    return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs]}
+    return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs], "lifetimes": spent}
 
 
 def parse_membership(text: str) -> Membership:
@@ -145,13 +147,13 @@ def check_overlap(files: Sequence[Path], membership: str) -> Json:
     }
 
 
-def _own_delta(paths: Sequence[Path]) -> float:
-    """The delta that the runs in these folders were to meet.
+def _own_delta(paths: Sequence[Path], ledgers: Sequence[Ledger]) -> float:
+    """The delta that the runs in these folders were to meet, or that these silos' budgets have.
 
     Raises:
         InvalidValue: for runs of different deltas.
     """
-    found: set[float] = set()
+    found = {budget.delta for ledger in ledgers for budget in budgets(ledger).values()}
     for path in paths:
         if (file := path / SCENARIO).is_file():
             try:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from accounting import Rung, round_up
 from scenarios._groups import GroupRow
+from scenarios._lifetime import Lifetime
 from scenarios._outcome import headline, shown_metric, silo_rows
 from scenarios._plan import Plan
 from scenarios._spec import Scenario
@@ -164,6 +165,22 @@ def print_account(answer: Mapping[str, object]) -> None:
     _console.print(table)
     rungs = cast(Sequence[Mapping[str, str]], answer["ladder"])
     print_ladder([Rung(**{**rung, "epsilon": float(rung["epsilon"])}) for rung in rungs])
+    for lifetime in cast(Sequence[Lifetime], answer.get("lifetimes", ())):
+        _print_lifetime(lifetime)
+
+
+def _print_lifetime(lifetime: Lifetime) -> None:
+    table = _table("run", "charged", "released", "epsilon alone", "asked by")
+    for run in lifetime["runs"]:
+        counts = (", ".join(f"{count} {item}" for item, count in run[key].items()) for key in ("charged", "released"))
+        by = "; ".join(f"{name} {value}" for name, value in run["by"].items() if value)
+        table.add_row(run["run"], *counts, round_up(float(run["epsilon"]), 4), by)
+    _console.print(
+        f"Silo {lifetime['silo']} has used {math.ceil(1000 * lifetime['used']) / 10:g}% of its budget of epsilon = "
+        f"{float(lifetime['epsilon']):g}, delta = {lifetime['delta']:g}. {lifetime['sentence']}",
+        highlight=False,
+    )
+    _console.print(table)
 
 
 def print_overlap(answer: Mapping[str, object]) -> None:
