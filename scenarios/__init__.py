@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scenarios._compare import compare
     from scenarios._dataset import Dataset, prepare, public_sizes
     from scenarios._errors import ScenarioError
     from scenarios._load import load, names
@@ -34,6 +35,7 @@ _HOME = {
     "RunResult": "_runner",
     "run": "_runner",
     "Scenario": "_spec",
+    "compare": "_compare",
     "results": "_sweep",
     "sweep": "_sweep",
     "load": "_load",
@@ -47,6 +49,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "SiloPlan",
+    "compare",
     "load",
     "make_plan",
     "names",

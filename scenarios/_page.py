@@ -49,6 +49,7 @@ svg { display: block; width: 100%; height: auto; color: var(--ink); }
 @media screen and (max-width: 34rem) { .wide { display: none; } .narrow { display: block; }
   body { padding-top: 1.5rem; } .headline { font-size: 1.3rem; } }
 .scroll { overflow: auto; max-width: 100%; -webkit-overflow-scrolling: touch; }
+@media screen and (min-width: 70rem) { .bleed { width: 66rem; margin-left: -11.25rem; max-width: none; } }
 .tall { max-height: 28rem; border: 1px solid var(--line); border-radius: .3rem; }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.4;
   font-variant-numeric: tabular-nums; }
@@ -59,7 +60,7 @@ th { font-weight: 600; color: var(--faint); background: var(--paper); position: 
   vertical-align: bottom; }
 td .range { display: block; font-size: .75rem; color: var(--faint); }
 tr.named td { background: var(--soft); font-weight: 600; } tr.named .range { font-weight: 400; }
-tr.group td { border-bottom-color: var(--faint); }
+tr.first td { border-top: 1px solid var(--faint); }
 details { margin: 1rem 0; } summary { cursor: pointer; font-size: .9rem; font-weight: 600; }
 pre, code { font: .82rem/1.5 ui-monospace, "DejaVu Sans Mono", "Liberation Mono", Menlo, Consolas, monospace; }
 pre { overflow-x: auto; background: var(--soft); padding: .75rem 1rem; border-radius: .3rem; }

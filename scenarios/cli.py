@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from scenarios._deploy_cli import deploy
+from scenarios._report_cli import register
 
 # Before numpy is loaded: its thread pools slow the small arrays of accounting down, by up to twenty times.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -102,6 +103,9 @@ def sweep(
     print_sweep(folder, failed)
     if failed:
         raise typer.Exit(1)
+
+
+register(app)
 
 
 @app.command(name="list")

@@ -1,0 +1,119 @@
+"""The report of sweeps and runs: one HTML page that needs no network, and its pictures and tables as files."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+
+from accounting import Guarantee
+from scenarios._checkpoint import write_atomically
+from scenarios._errors import RunError
+from scenarios._findings import Headline, budget_table, headline_of, main_table, silo_table
+from scenarios._page import render_page
+from scenarios._plots import STYLE
+from scenarios._selection import Together, prices_of, selection_words
+from scenarios._study import Study, read_studies
+from scenarios._summary import said_of_seeds
+from scenarios._sweep_body import BODY
+from scenarios._sweep_pictures import Picture, pictures_of
+from scenarios._sweep_words import HeadlineWords, cells, comparison_words, headline_words, silo_cells
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """All that the page says of one study; the template names these."""
+
+    study: Study
+    prefix: str
+    words: HeadlineWords
+    together: Together
+    selection: Sequence[str]
+    comparisons: str
+    guarantee: Guarantee | None
+    pictures: Sequence[Picture]
+    around: str
+    table: pd.DataFrame
+    columns: Sequence[str]
+    rows: Sequence[Mapping[str, object]]
+    silo_columns: Sequence[str]
+    silo_rows: Sequence[Sequence[str]]
+
+
+def write_report(folders: Sequence[Path], out: Path) -> Path:
+    """Write the page, and each picture as PNG, SVG and CSV, into a folder.
+
+    Args:
+        folders: of sweeps or runs.
+        out: made where it is missing; files of the same names are replaced.
+
+    Returns:
+        The page.
+
+    Raises:
+        RunError: for a folder that holds neither, or one that cannot be written.
+    """
+    studies = read_studies(folders)
+    prices = prices_of(studies)
+    sections = [
+        _section(study, price, f"{place}-" if place > 1 else "")
+        for place, (study, price) in enumerate(zip(studies, prices, strict=True), 1)
+    ]
+    title = ", ".join(dict.fromkeys(study.name for study in studies))
+    values = {"sections": sections, "command": "silodp report " + " ".join(map(str, folders))}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for section in sections:
+            for picture in section.pictures:
+                _write_picture(picture, out)
+            write_atomically(out / f"{section.prefix}table.csv", section.table.to_csv(index=False).encode())
+        write_atomically(out / PAGE, render_page(BODY, title=title, values=values).encode())
+    except OSError as error:
+        raise RunError(f"{out}: cannot be written: {error.strerror}.") from error
+    return out / PAGE
+
+
+def _section(study: Study, together: Together, prefix: str) -> Section:
+    headline = headline_of(study)
+    table, silos = main_table(study), silo_table(study, headline)
+    run = _dearest(study, headline)
+    columns, rows = cells(study, table, headline)
+    silo_columns, silo_rows = silo_cells(study, silos)
+    spent = budget_table(study, run, together.guarantees())
+    return Section(
+        study=study,
+        prefix=prefix,
+        words=headline_words(study, headline, silos),
+        together=together,
+        selection=selection_words(headline, together),
+        comparisons=comparison_words(study),
+        guarantee=study.guarantee(run),
+        pictures=pictures_of(study, headline, table, silos, spent, prefix),
+        around=said_of_seeds(study.seeds),
+        table=table,
+        columns=columns,
+        rows=rows,
+        silo_columns=silo_columns,
+        silo_rows=silo_rows,
+    )
+
+
+def _dearest(study: Study, headline: Headline) -> str:
+    """Of the headline's runs, the one that spent most."""
+    runs = study.at(headline.best.label, headline.epsilon)
+    return str(runs.sort_values("epsilon_spent", ascending=False)["run"].iloc[0])
+
+
+def _write_picture(picture: Picture, out: Path) -> None:
+    figure = picture.draw(False)
+    with mpl.rc_context(STYLE):
+        for kind in ("png", "svg"):
+            buffer = io.BytesIO()
+            metadata = {"Date": None} if kind == "svg" else None
+            figure.savefig(buffer, format=kind, dpi=180, facecolor="white", metadata=metadata)
+            write_atomically(out / f"{picture.name}.{kind}", buffer.getvalue())
+    write_atomically(out / f"{picture.name}.csv", picture.data.to_csv(index=False).encode())

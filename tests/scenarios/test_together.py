@@ -1,0 +1,105 @@
+"""What many runs cost together: never less than any composition that an individual may have met."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from accounting import InvalidValue, Ledger, Mechanism, Relation, Release, SampledGaussian, epsilon
+from scenarios import load, run
+from scenarios._together import RunLedger, price_together, read_run_ledger
+
+FACTS = {"membership": "disjoint", "participation": "fixed", "relation": "zero-out", "unit": "record"}
+
+
+def law(noise: float, steps: int = 10) -> SampledGaussian:
+    return SampledGaussian(sampling_rate=0.1, noise_multiplier=noise, steps=steps)
+
+
+def made(chains: dict[str, Sequence[SampledGaussian]], **changes: object) -> RunLedger:
+    """A run over two silos whose individuals are the same in every run, unless told otherwise."""
+    base = RunLedger(
+        data="csv:people.csv",
+        deal="by hospital",
+        split="1/0.2",
+        delta=1e-4,
+        facts=tuple(sorted(FACTS.items())),
+        releases={chain: [Release(mechanism=each) for each in laws] for chain, laws in chains.items()},
+    )
+    return replace(base, **changes)
+
+
+def cost(*laws: SampledGaussian) -> float:
+    return epsilon(list(laws), relation=Relation.ZERO_OUT, delta=1e-4).epsilon
+
+
+def test_runs_over_one_silo_compose() -> None:
+    runs = [made({"a": [law(2)], "b": [law(5)]}), made({"a": [law(3)], "b": [law(5)]})]
+    found = price_together(runs)
+    assert found.epsilon == pytest.approx(cost(law(2), law(3)), rel=1e-9)
+    assert found.worst == ("a",)
+    assert price_together(runs[:1]).epsilon == pytest.approx(cost(law(2)), rel=1e-9)
+
+
+def test_the_worst_silo_is_found_over_all_runs_and_not_in_each() -> None:
+    # Each silo has one dear run: the max of each run, added, would charge two dear runs to one individual.
+    runs = [made({"a": [law(1)], "b": [law(9)]}), made({"a": [law(9)], "b": [law(1)]})]
+    assert price_together(runs).epsilon == pytest.approx(cost(law(1), law(9)), rel=1e-9)
+
+
+def test_an_individual_dealt_anew_may_meet_the_worst_silo_of_every_deal() -> None:
+    runs = [
+        made({"a": [law(1)], "b": [law(9)]}, deal="seed 1", split="1/0.2"),
+        made({"a": [law(9)], "b": [law(1)]}, deal="seed 2", split="2/0.2"),
+    ]
+    found = price_together(runs)
+    assert found.epsilon == pytest.approx(cost(law(1), law(1)), rel=1e-6)
+    assert set(found.worst) == {"a of deal 1", "b of deal 2"}
+
+
+def test_who_is_held_out_in_one_run_and_trained_on_in_another_pays_for_both() -> None:
+    chains = {"a": [law(2)], "a/held-out": [law(1)]}
+    same_split = [made(chains), made(chains)]
+    assert price_together(same_split).epsilon == pytest.approx(cost(law(1), law(1)), rel=1e-9)
+    two_splits = [made(chains), made(chains, split="2/0.2")]
+    assert price_together(two_splits).epsilon == pytest.approx(cost(law(1), law(1), law(2), law(2)), rel=1e-9)
+
+
+def test_the_widest_membership_and_the_least_delta_hold_for_all() -> None:
+    wide = tuple(sorted((FACTS | {"membership": "unknown"}).items()))
+    runs = [made({"a": [law(2)], "b": [law(2)]}), made({"a": [law(2)], "b": [law(2)]}, facts=wide, delta=1e-6)]
+    found = price_together(runs)
+    expected = epsilon([law(2)] * 4, relation=Relation.ZERO_OUT, delta=1e-6).epsilon
+    assert found.epsilon == pytest.approx(expected, rel=1e-9)
+    assert found.delta == 1e-6
+
+
+def test_runs_under_different_relations_have_no_common_price() -> None:
+    other = tuple(sorted((FACTS | {"relation": "replace-one"}).items()))
+    with pytest.raises(InvalidValue, match="replace-one"):
+        price_together([made({"a": [law(2)]}), made({"a": [law(2)]}, facts=other)])
+
+
+def test_many_laws_are_bounded_from_above() -> None:
+    laws = [law(2 + number / 100, steps=2) for number in range(30)]
+    found = price_together([made({"a": laws[:15]}), made({"a": laws[15:]})])
+    assert found.method == "rdp"
+    assert found.epsilon >= cost(*laws[:20])
+
+
+def test_a_run_of_this_program_is_read_as_its_ledger_holds_it(scenario_file: Path, tmp_path: Path) -> None:
+    results = [run(load(scenario_file, seed=seed), out=tmp_path / str(seed)) for seed in (3, 4)]
+    first, second = (read_run_ledger(result.folder) for result in results)
+    assert first is not None
+    assert second is not None
+    assert (first.data, first.deal, first.delta) == (second.data, second.deal, 1e-3)
+    assert first.split != second.split
+    assert price_together([first]).epsilon == pytest.approx(results[0].guarantee.epsilon, rel=1e-9)
+    paid: dict[str, list[Mechanism]] = {}
+    for result in results:
+        with Ledger.open(result.folder / "ledger.db", read_only=True) as ledger:
+            for silo in ledger.silos():
+                paid.setdefault(silo, []).extend(ledger.releases(silo))
+    by_silo = [epsilon(each, relation=Relation.ZERO_OUT, delta=1e-3).epsilon for each in paid.values()]
+    assert price_together([first, second]).epsilon == pytest.approx(max(by_silo), rel=1e-9)
