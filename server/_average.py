@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 
 from silos import Weights, from_record, to_record
 
@@ -35,6 +35,18 @@ class AverageWithMomentum(FedAvgM, Average):
 
 class AverageWithAdam(FedAdam, Average):
     """Flower's `FedAdam` with the faster mean (Reddi et al. 2021)."""
+
+
+class AverageWithYogi(FedYogi, Average):
+    """Flower's `FedYogi` with the faster mean (Reddi et al. 2021)."""
+
+
+class AverageWithAdagrad(FedAdagrad, Average):
+    """Flower's `FedAdagrad` with the faster mean (Reddi et al. 2021)."""
+
+
+class AverageWithProximal(FedProx, Average):
+    """Flower's `FedProx` with the faster mean (Li et al. 2020)."""
 
 
 def _mean(models: list[Weights], weights: list[float]) -> Weights:

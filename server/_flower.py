@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from flwr.app import Message
 from flwr.supercore.task_identity import TaskIdentity
 
+PULL = "proximal-mu"
+"""Flower's word, in what its FedProx sends, for a schedule's pull."""
+
 SERVER = 0
 """Node id of the server in a process of our own."""
 

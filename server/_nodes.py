@@ -1,15 +1,44 @@
-"""Which node of a grid is which silo."""
+"""Which node of a grid is which silo, and all that a strategy may know of a grid."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import NoReturn
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 
-from accounting import SilodpError
+from accounting import SilodpError, Unsupported
 
 
 class SilosMissing(SilodpError):
     """Silos that the run needs and the grid does not have."""
+
+
+class NodesOnly(Grid):
+    """A grid as strategies see it: which nodes there are. Whatever they send goes through the rounds, or not at all.
+
+    Args:
+        grid: whose nodes.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._nodes = list(grid.get_node_ids())
+        self._run = grid.run
+
+    @property
+    def run(self) -> Run:
+        """The run that messages belong to."""
+        return self._run
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Ids of the nodes."""
+        return list(self._nodes)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Refused, whatever it is."""
+        raise Unsupported("A strategy does not talk to silos itself: it returns its messages from configure_train.")
+
+    set_run = create_message = push_messages = pull_messages = send_and_receive = _refuse
 
 
 def find_silos(grid: Grid, expected: Collection[str], *, timeout: float | None = None) -> dict[int, str]:

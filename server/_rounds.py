@@ -8,7 +8,7 @@ every silo.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from accounting import InvalidValue, Ledger, SilodpError
 from accounting._validate import check_count
-from server._flower import quiet_strategy
-from server._personal import Personal
+from server._flower import PULL, quiet_strategy
+from server._nodes import NodesOnly
+from server._personal import Seated, passes_of
 from server._strategies import WEIGHT
 from silos import Schedule, Weights, check_reply, from_record, request_content, to_record
 from silos._records import filled, first_unfit
@@ -35,7 +36,7 @@ class RoundResult:
     Args:
         round: its number, from 1.
         weights: the model after it.
-        replied: silos whose models were aggregated, in the grid's order.
+        replied: silos whose models were aggregated, in the grid's order; in every pass, where a round has several.
         failures: why each other silo that was asked is not among them, by name. When all failed, `weights` are those
             from before the round.
     """
@@ -67,8 +68,10 @@ def run_rounds(
     Args:
         grid: where the silos are.
         silos: their names by node id; `find_silos` gives it.
-        strategy: any Flower strategy that sends a silo one model, the same to all or to each its own. It sees only
-            replies that hold a finite model of the right shape, each with the silo's public weight as its only metric.
+        strategy: any Flower strategy that sends a silo one model, the same to all or to each its own, and with it,
+            if need be, an ``anchor`` and a ``correction`` (see `silos._drift`). It sees of the grid which nodes there
+            are, and of the replies those that hold a finite model of the right shape, each with the silo's public
+            weight as its only metric.
         plan: each round's schedules.
         weights: to start from.
         rounds: number of the last round.
@@ -79,31 +82,37 @@ def run_rounds(
         timeout: seconds to wait for the replies of a round.
 
     Raises:
-        InvalidValue: for a strategy that needs more silos than there are, or does not send one model.
+        InvalidValue: for a strategy that needs more silos than there are, or sends anything else.
+        Unsupported: for a strategy that talks to silos itself.
         SilodpError: when aggregation gives weights that are not finite or not of the model's shapes.
     """
     check_count(low=1, first=first)
     check_count(low=0, rounds=rounds)
     _check_strategy(strategy, len(silos))
-    if isinstance(strategy, Personal):
+    if isinstance(strategy, Seated):
         strategy.seat(list(silos))
     current = dict(weights)
+    releases = sum(len(passes_of(strategy, round)) for round in range(1, rounds + 1))
     for round in range(first, rounds + 1):
-        with quiet_strategy(f"{seed}/{round}"):
-            messages = list(strategy.configure_train(round, to_record(current), ConfigRecord(), grid))
-        schedules = plan(round)
-        asked = _address(messages, schedules, silos, round, rounds)
-        with _commit(ledger):
-            replies = list(grid.send_and_receive(asked.values(), timeout=timeout)) if asked else []
-        valid, failures = _sort(replies, asked, current, silos)
-        if valid:
-            _weigh(valid, schedules, silos, getattr(strategy, "weighted_by_key", WEIGHT))
-            with quiet_strategy(f"{seed}/{round}/aggregate"):
-                aggregated, _ = strategy.aggregate_train(round, valid)
-            if aggregated is not None:
-                current = _accept(aggregated, current, round)
-        replied = tuple(silos[reply.metadata.src_node_id] for reply in valid)
-        yield RoundResult(round=round, weights=dict(current), replied=replied, failures=failures)
+        schedules, start = plan(round), current
+        replied, failures = list(silos.values()), dict[str, str]()
+        for attempt, one in enumerate(passes_of(strategy, round)):
+            draws = f"{seed}/{round}" + f"/{attempt}" * (attempt > 0)
+            with quiet_strategy(draws):
+                messages = list(one.configure_train(round, to_record(start), ConfigRecord(), NodesOnly(grid)))
+            asked = _address(messages, schedules, silos, {"round": round, "attempt": attempt, "rounds": releases})
+            with _commit(ledger):
+                replies = list(grid.send_and_receive(asked.values(), timeout=timeout)) if asked else []
+            valid, failed = _sort(replies, asked, start, silos)
+            if valid:
+                _weigh(valid, schedules, silos, getattr(one, "weighted_by_key", WEIGHT))
+                with quiet_strategy(f"{draws}/aggregate"):
+                    aggregated, _ = one.aggregate_train(round, valid)
+                if aggregated is not None:
+                    current = _accept(aggregated, current, round)
+            arrived = {silos[reply.metadata.src_node_id] for reply in valid}
+            replied, failures = [name for name in replied if name in arrived], failed | failures
+        yield RoundResult(round=round, weights=dict(current), replied=tuple(replied), failures=failures)
 
 
 def _check_strategy(strategy: Strategy, silos: int) -> None:
@@ -119,29 +128,42 @@ def _commit(ledger: Ledger | None) -> AbstractContextManager[None]:
 
 
 def _address(
-    messages: Iterable[Message],
-    schedules: Mapping[str, Schedule],
-    silos: Mapping[int, str],
-    round: int,
-    rounds: int,
+    messages: Iterable[Message], schedules: Mapping[str, Schedule], silos: Mapping[int, str], key: Mapping[str, int]
 ) -> dict[int, Message]:
     """The messages of silos that have a schedule, by node in ascending order, with their schedule inside."""
     addressed: dict[int, Message] = {}
     for message in sorted(messages, key=lambda message: message.metadata.dst_node_id):
         node = message.metadata.dst_node_id
         schedule = schedules.get(silos.get(node, ""))
-        if schedule is None:
-            continue
-        sent = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
-        if len(sent) != 1:
-            raise InvalidValue(f"Expected the strategy to send 1 ArrayRecord to a silo, found {len(sent)}.")
-        content = request_content(sent[0], schedule, round=round, attempt=0, rounds=rounds)
-        for name, record in message.content.items():
-            if isinstance(record, ConfigRecord):
-                content[name] = record
-        message.content = content
-        addressed[node] = message
+        if schedule is not None:
+            message.content = _request(message, schedule, key)
+            addressed[node] = message
     return addressed
+
+
+def _request(message: Message, schedule: Schedule, key: Mapping[str, int]) -> RecordDict:
+    """What a silo is asked under a round, an attempt and so many in all, from what the strategy sends it.
+
+    Raises:
+        InvalidValue: for anything but one model, its drift and options.
+    """
+    if message.metadata.message_type != "train":
+        raise InvalidValue(f"Expected the strategy to ask silos to train, found {message.metadata.message_type!r}.")
+    arrays = {name: record for name, record in message.content.items() if isinstance(record, ArrayRecord)}
+    configs = {name: record for name, record in message.content.items() if isinstance(record, ConfigRecord)}
+    drift = {name: arrays.pop(name) for name in ("anchor", "correction") if name in arrays}
+    if len(arrays) != 1:
+        raise InvalidValue(f"Expected the strategy to send 1 ArrayRecord to a silo, found {len(arrays)}.")
+    if odd := set(message.content) - set(arrays) - set(drift) - set(configs):
+        raise InvalidValue(f"Expected the strategy to send no {min(odd)!r} to a silo.")
+    for config in configs.values():
+        if PULL in config:
+            schedule = replace(schedule, pull=config[PULL])  # pyright: ignore[reportArgumentType]  # checked there
+    (start,) = arrays.values()
+    content = request_content(start, schedule, **key, drift=drift)
+    for name, config in configs.items():
+        content[name] = ConfigRecord({key: value for key, value in config.items() if key != PULL})
+    return content
 
 
 def _sort(

@@ -9,6 +9,7 @@ and have no way to save it. Attributes that hold numbers or arrays are written u
 | ``a[3]``        | a list whose item 3 is an array              |
 | ``a.weight``    | a dict whose item ``weight`` is an array     |
 | ``a:weight``    | an `ArrayRecord` with the array ``weight``   |
+| ``a>name``      | a strategy whose state has ``name``          |
 """
 
 import re
@@ -24,7 +25,7 @@ from silos import from_record, to_record
 
 State = dict[str, NDArray[np.generic]]
 
-_NAME = re.compile(r"(?P<attribute>\w+)(?:(?P<single>=)|\[(?P<index>\d+)\]|(?P<kind>[.:])(?P<key>.+))", re.DOTALL)
+_NAME = re.compile(r"(?P<attribute>\w+)(?:(?P<single>=)|\[(?P<index>\d+)\]|(?P<kind>[.:>])(?P<key>.+))", re.DOTALL)
 
 
 def save_state(strategy: Strategy) -> State:
@@ -49,13 +50,19 @@ def restore_state(strategy: Strategy, state: Mapping[str, NDArray[np.generic]]) 
             raise InvalidValue(f"State {name!r} is not of a {type(strategy).__name__}.")
         found.setdefault(match["attribute"], []).append((match, array))
     for attribute, parts in found.items():
-        setattr(strategy, attribute, _rebuild(parts))
+        inner = getattr(strategy, attribute)
+        if isinstance(inner, Strategy) and all(match["kind"] == ">" for match, _ in parts):
+            restore_state(inner, {match["key"]: array for match, array in parts})
+        else:
+            setattr(strategy, attribute, _rebuild(parts))
 
 
 def _flatten(strategy: Strategy, attribute: str) -> Iterator[tuple[str, NDArray[np.generic]]]:
     value = getattr(strategy, attribute)
     if isinstance(value, bool | int | float | np.ndarray | np.generic):
         yield f"{attribute}=", np.asarray(value)
+    elif isinstance(value, Strategy):
+        yield from ((f"{attribute}>{name}", array) for name, array in save_state(value).items())
     elif isinstance(value, ArrayRecord):
         yield from ((f"{attribute}:{key}", array) for key, array in from_record(value).items())
     elif isinstance(value, list) and all(isinstance(item, np.ndarray | np.generic) for item in value):
