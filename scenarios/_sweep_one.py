@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
+
 from scenarios._account import SCENARIO
 from scenarios._checkpoint import write_atomically
 from scenarios._dataset import Dataset, prepare
@@ -50,8 +52,8 @@ class Runs:
             result = run_prepared(
                 run.scenario, dataset, out=folder, resume=folder.exists(), workers=1, progress=progress
             )
-            rows = to_csv(rows_of(run, dataset, result))
-        write_atomically(folder / ROWS, rows)
+            rows = rows_of(run, dataset, result)
+        write_atomically(folder / ROWS, rows.to_parquet(index=False))
 
     def _dataset(self, scenario: Scenario) -> Dataset:
         key = _read_by_prepare(scenario)
@@ -62,11 +64,11 @@ class Runs:
         return self._datasets[key]
 
 
-def _majority(run: SweepRun, dataset: Dataset, folder: Path) -> bytes:
+def _majority(run: SweepRun, dataset: Dataset, folder: Path) -> pd.DataFrame:
     folder.mkdir(parents=True, exist_ok=True)
     rows, metrics = majority_rows(run, dataset)
     write_atomically(folder / "metrics.csv", to_csv(metrics))
-    return to_csv(rows)
+    return rows
 
 
 def _read_by_prepare(scenario: Scenario) -> bytes:

@@ -13,10 +13,7 @@
 | one per metric of the last round       | empty where it is not defined                                           |
 """
 
-import io
-from collections.abc import Hashable
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
@@ -26,7 +23,7 @@ SWEEP = "sweep.toml"
 RUNS = "runs"
 """The folder of the runs' folders, in the sweep's."""
 
-ROWS = "rows.csv"
+ROWS = "rows.parquet"
 """The rows of a run in its folder; the last file that is written, so that a run with it is done."""
 
 
@@ -35,15 +32,7 @@ def to_csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False).encode()
 
 
-def from_csv(content: bytes) -> pd.DataFrame:
-    """The inverse of `to_csv`; no silo's name is taken for a number or a missing value."""
-    texts: dict[Hashable, Literal["str"]] = dict.fromkeys(("run", "scenario", "method", "silo"), "str")
-    return pd.read_csv(
-        io.BytesIO(content), dtype=texts, keep_default_na=False, na_values=[""], float_precision="round_trip"
-    )
-
-
 def gather(folders: list[Path]) -> pd.DataFrame:
     """One table of the rows in these folders of runs, in their order; runs that are not done have none."""
-    tables = [from_csv(path.read_bytes()) for folder in folders if (path := folder / ROWS).exists()]
+    tables = [pd.read_parquet(folder / ROWS) for folder in folders if (folder / ROWS).exists()]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

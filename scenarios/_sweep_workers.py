@@ -98,11 +98,11 @@ class _Crew:
             key.data.kill()
 
     def _lose(self, worker: "_Worker") -> None:
-        ending = worker.ending()
+        killed, ending = worker.close()
         if worker.run is None:
             return
         self._deaths[worker.run] += 1
-        if worker.killed and self._deaths[worker.run] < MOST_DEATHS:
+        if killed and self._deaths[worker.run] < MOST_DEATHS:
             self._waiting.appendleft(worker.run)
         else:
             self._tell(Told(run=worker.run, part=0, failed=ending))
@@ -122,7 +122,8 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            bufsize=0,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
             pass_fds=[lock.fileno()],
             start_new_session=True,  # an interrupt on the terminal is for the sweep to handle
         )
@@ -132,17 +133,11 @@ class _Worker:
         """Its standard output."""
         return cast(IO[bytes], self._process.stdout)
 
-    @property
-    def killed(self) -> bool:
-        """Whether a signal ended it."""
-        return self._process.wait() < 0
-
     def give(self, run: str) -> None:
         """Have it do a run next."""
         self.run = run
         with suppress(BrokenPipeError):  # it is gone; its answers have ended too, and that is heard
             self._names.write(f"{run}\n".encode())
-            self._names.flush()
 
     def read(self) -> list[str] | None:
         """The answers that have come; None where no more will."""
@@ -160,17 +155,17 @@ class _Worker:
     def kill(self) -> None:
         """End it at once, whatever it does."""
         self._process.kill()
-        self._process.wait()
+        self.close()
 
-    def ending(self) -> str:
-        """How it ended, with the last line of what it said of that."""
+    def close(self) -> tuple[bool, str]:
+        """Wait for its end: whether a signal was it, and how it ended, with the last line of what it said of that."""
         code = self._process.wait()
         self._errors.seek(0)
         last = self._errors.read().decode(errors="replace").strip().rpartition("\n")[2]
-        how = (
-            f"was killed {MOST_DEATHS} times, by signal {-code} at last" if code < 0 else f"ended with exit code {code}"
-        )
-        return f"its process {how}{': ' * bool(last)}{last}"
+        for file in (self._names, self.answers, self._errors):
+            file.close()
+        how = f"was killed again and again, by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return code < 0, f"its process {how}{': ' * bool(last)}{last}"
 
     @property
     def _names(self) -> IO[bytes]:

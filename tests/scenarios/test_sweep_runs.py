@@ -82,7 +82,8 @@ def test_pooled_individuals_of_several_silos_are_there_once_and_priced_for_all_t
     apart = prepare(load(scenario_file, [partition]))
     pooled = prepare(load(scenario_file, [partition, "silos.pooled=true"])).shards["pooled"]
     held = np.concatenate([shard.individuals for shard in apart.shards.values()])
-    assert sorted(pooled.individuals) == sorted(set(held)) and len(held) > 1.3 * len(pooled)
+    assert sorted(pooled.individuals) == sorted(set(held))
+    assert len(held) > 1.3 * len(pooled)
 
 
 @pytest.mark.parametrize(
