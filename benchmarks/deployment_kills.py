@@ -2,10 +2,11 @@
 
     python -m benchmarks.deployment_kills [--kills 30] [--seed 0] [--spread 20]
 
-A SuperLink, or the SuperNode of a silo, or the process that serves a silo's message is killed; what died is started
-again, and a run that went with it is resumed. After each kill every ledger must verify against the heads seen last, and
-hold each reply that the server has used as released. A run that came to its end must have cost each silo its declared
-rounds and nothing on top: a round asked again is the same release.
+A SuperLink, or the SuperNode of a silo, or the process that serves a silo's message is killed, or all processes of a
+silo stand still for up to 70 s, as if its network were gone. What died is started again, and a run that went with it is
+resumed. After each kill every ledger must verify against the heads seen last, and hold each reply that the server has
+used as released. A run that came to its end must have cost each silo its declared rounds and nothing on top: a round
+asked again is the same release.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +35,8 @@ from server._deploy_up import SUPERLINK, all_run, down, up
 from silos._folder import LEDGER
 
 POLL = 0.2
+PAUSE = 70.0
+"""Most seconds that a silo stands still: longer than Flower takes to believe it gone."""
 PATIENCE = 600.0
 """Seconds after which a run that does not end is a failure."""
 
@@ -47,44 +52,42 @@ class Soak:
     heads: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-def soak(scenario: Scenario, folder: Path, *, kills: int, victims: tuple[str, ...], spread: float, seed: int) -> Soak:
-    """Run the scenario over and over until so many processes were killed and the last run has come to its end.
+def soak(scenario: Scenario, folder: Path, victims: Sequence[str], *, spread: float, seed: int) -> Soak:
+    """Run the scenario over and over until all victims were killed and the last run has come to its end.
 
     Args:
         scenario: small; its silos get a budget without a limit.
         folder: for the deployment, new or empty.
-        kills: how many.
-        victims: kinds to choose from: ``superlink``, ``supernode``, ``app``.
+        victims: what to kill, in this order: ``superlink``, ``supernode``, ``app`` (the process that serves a message),
+            or ``pause``, which lets a silo stand still.
         spread: most seconds from one kill to the next.
-        seed: of the choices.
+        seed: of the instants and of the silos.
 
     Raises:
         SystemExit: naming what is wrong.
     """
-    choice, done = random.Random(seed), Soak()
+    choice, done, due = random.Random(seed), Soak(), list(reversed(victims))
     deployment, _ = make_deployment(scenario, folder, budget=float("inf"))
     try:
         deployment = up(deployment)
-        while done.killed.total() < kills:
-            _one_run(deployment, scenario, done, choice, kills=kills, victims=victims, spread=spread)
+        while due:
+            _one_run(deployment, scenario, done, choice, due, spread)
     finally:
         down(deployment)
     return done
 
 
 def _one_run(
-    deployment: Deployment,
-    scenario: Scenario,
-    done: Soak,
-    choice: random.Random,
-    *,
-    kills: int,
-    victims: tuple[str, ...],
-    spread: float,
+    deployment: Deployment, scenario: Scenario, done: Soak, choice: random.Random, due: list[str], spread: float
 ) -> None:
+    """One run from its beginning to its end, through as many kills as fall into it.
+
+    Args:
+        due: what is to be killed, the last first; what was killed is taken off.
+    """
     run = new_run(deployment, scenario)
     with SuperLink(deployment.address, deployment.server / CA) as link:
-        number, due = submit(deployment, link, run), time.monotonic() + choice.uniform(0, spread)
+        number, when = submit(deployment, link, run), time.monotonic() + choice.uniform(0, spread)
         deadline = time.monotonic() + PATIENCE
         while (state := link.run(number)).outcome != "completed":
             if time.monotonic() > deadline:
@@ -95,16 +98,15 @@ def _one_run(
             if state.finished:
                 done.resumed += 1
                 number = submit(deployment, link, run)
-            elif time.monotonic() > due and done.killed.total() < kills:
-                due, deadline = time.monotonic() + choice.uniform(0, spread), time.monotonic() + PATIENCE
-                victim = choice.choice(victims)
-                if _kill(deployment, victim, choice):
-                    print(f"{run.name}: killed a {victim} while {state.status}", flush=True)
-                    done.killed[victim] += 1
-                    up(deployment)
-                    _inspect(deployment, run, done)
-                    if victim == "superlink":
-                        link.stop(number)  # its server process died with it, which Flower would see after a minute
+            elif due and time.monotonic() > when and _kill(deployment, due[-1], choice):
+                victim = due.pop()
+                print(f"{run.name}: {victim} while {state.status}", flush=True)
+                done.killed[victim] += 1
+                up(deployment)
+                _inspect(deployment, run, done)
+                if victim == "superlink":
+                    link.stop(number)  # its server process died with it, which Flower would see after a minute
+                when, deadline = time.monotonic() + choice.uniform(0, spread), time.monotonic() + PATIENCE
             time.sleep(POLL)
     done.runs += 1
     _inspect(deployment, run, done, rounds=scenario.training.rounds)
@@ -113,11 +115,22 @@ def _one_run(
 def _kill(deployment: Deployment, victim: str, choice: random.Random) -> bool:
     """Kill one process; False where there is none of the kind now."""
     role = SUPERLINK if victim == "superlink" else str(choice.randrange(len(deployment.silos)))
+    if victim == "pause":
+        held = list(carriers(deployment.token, role))
+        _signal(held, signal.SIGSTOP)
+        time.sleep(choice.uniform(0, PAUSE))
+        _signal(held, signal.SIGCONT)
+        return True
     wanted = {"superlink": "flower-superlink", "supernode": "silos._supernode", "app": "flwr-clientapp"}[victim]
     found = [pid for pid in carriers(deployment.token, role) if wanted in _command(pid)]
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
+    _signal(found, signal.SIGKILL)
     return bool(found)
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _command(pid: int) -> str:
@@ -164,15 +177,9 @@ def main() -> None:
     options = parser.parse_args()
     scenario = load(options.scenario, [f"training.rounds={options.rounds}"])
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        done = soak(
-            scenario,
-            Path(folder) / "deployment",
-            kills=options.kills,
-            victims=("superlink", "supernode", "supernode", "app"),
-            spread=options.spread,
-            seed=options.seed,
-        )
+        began, kinds = time.monotonic(), ("superlink", "supernode", "supernode", "app", "pause")
+        victims = random.Random(options.seed).choices(kinds, k=options.kills)
+        done = soak(scenario, Path(folder) / "deployment", victims, spread=options.spread, seed=options.seed)
     print(
         f"{done.killed.total()} kills in {time.monotonic() - began:.0f} s ({dict(done.killed)}); {done.runs} runs of "
         f"{options.rounds} rounds came to their end, resumed {done.resumed} times; processes that ended by themselves "

@@ -126,7 +126,7 @@ def run_on(
     with SuperLink(deployment.address, deployment.server / CA) as link:
         number = submit(deployment, link, folder)
         try:
-            state = _follow(link, number, folder, progress)
+            state = follow(link, number, folder, progress)
         except KeyboardInterrupt:
             link.stop(number)
             raise
@@ -207,7 +207,7 @@ def submit(deployment: Deployment, link: SuperLink, folder: Path) -> int:
     return number
 
 
-def _follow(link: SuperLink, number: int, folder: Path, progress: Callable[[DeployedProgress], None]) -> RunState:
+def follow(link: SuperLink, number: int, folder: Path, progress: Callable[[DeployedProgress], None]) -> RunState:
     """Wait for the end of a run, which `flwr run` would not tell from a failure."""
     told, heard = None, time.monotonic()
     while True:
