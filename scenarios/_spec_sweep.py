@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from scenarios._spec_data import Section, refuse
 
 Value = bool | int | Annotated[float, Field(allow_inf_nan=True)] | str
-"""What a swept key takes. A strategy is a name, or a name with options, as in ``mr-mtl:lambda=0.1``."""
+"""What a swept key takes. A strategy is a name, or a name with options, as in ``mr-mtl:pull=0.1``."""
 
 Baseline = Literal["no-privacy", "alone", "pooled", "majority"]
 BASELINES: tuple[str, ...] = get_args(Baseline)
@@ -19,7 +19,7 @@ class Sweep(Section):
     over: dict[str, Annotated[tuple[Value, ...], Field(strict=False, min_length=1)]] = Field(
         default_factory=dict,
         description="values of each swept key: dotted, or its last part where one key alone has it; a strategy may "
-        'carry options, as in "mr-mtl:lambda=0.1"',
+        'carry options, as in "mr-mtl:pull=0.1"',
     )
     seeds: int = Field(default=1, ge=1, le=10**4, description="runs of each combination: seeds from the scenario's on")
     baselines: tuple[Baseline, ...] = Field(

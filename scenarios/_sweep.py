@@ -78,7 +78,7 @@ def sweep(
 
     Args:
         scenario: a scenario, its shipped name or its file.
-        over: values by key, as in ``{"epsilon": [0.5, 1, 2], "strategy": ["fedavg", "mr-mtl:lambda=0.1"]}``.
+        over: values by key, as in ``{"epsilon": [0.5, 1, 2], "strategy": ["fedavg", "mr-mtl:pull=0.1"]}``.
         seeds: how many, from the scenario's seed on.
         baselines: any of ``no-privacy``, ``alone``, ``pooled``, ``majority``.
         out: folder for the results; new, or that of the same sweep to go on with; None is ``runs/NAME-sweep``.
