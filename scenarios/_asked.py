@@ -148,11 +148,17 @@ def check_deployable(scenario: Scenario) -> None:
     A silo of a deployment does not itself declare an allowance, and a count without one would be priced too low.
 
     Raises:
-        ScenarioError: for a scenario that asks silos for anything beside training.
+        ScenarioError: for a scenario whose plan or records follow from what silos are asked before round 1, or that
+            stops by what only a simulation sees.
     """
+    before = {"size": "privacy.size_epsilon", "moments": "data.standardise"}
     for asked in asked_of_silos(scenario):
-        key = {"size": "privacy.size_epsilon", "moments": "data.standardise"}.get(asked.item, "evaluation.silo_metrics")
-        raise scenario.error(key, "is for simulations; a deployment does not offer it yet")
+        if asked.item in before:
+            raise scenario.error(before[asked.item], "is for simulations; a deployment does not offer it yet")
+    if scenario.training.stop_at is not None:
+        raise scenario.error("training.stop_at", "looks at the oracle's metric, and a deployment has no oracle")
+    if scenario.silos.pooled:
+        raise scenario.error("silos.pooled", "puts all records in one place, and a deployment keeps each where it is")
 
 
 def bought(asked: Asked) -> str:

@@ -7,26 +7,33 @@ answers at no new charge if it had released.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
+import pandas as pd
 from flwr.serverapp import Grid
 from safetensors.numpy import save
 
 from scenarios._checkpoint import Checkpoint, Failure, load_checkpoint, save_checkpoint
 from scenarios._dataset import Dataset, public_sizes
 from scenarios._errors import RunError
+from scenarios._noisy_metrics import noisy_rows
 from scenarios._plan import make_plan
+from scenarios._released import ask_after
 from scenarios._spec import Scenario
 from server import RoundResult, build_strategy, restore_state, run_rounds, save_state
 from server._deploy_grid import Patience, SiloGrid
-from silos import build_model, weights_of
+from server._personal import personal_models
+from silos import Weights, build_model, weights_of
 from silos._files import write_atomically
 
 CHECKPOINT, MODEL, PROGRESS = "checkpoint.safetensors", "model.safetensors", "progress.json"
 """What a run's folder holds; the model is there when the run is done."""
+
+METRICS, PERSONAL = "metrics.csv", "personal.safetensors"
+"""What silos said of their last model, where the scenario asks them, and models of their own, where they have some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +44,22 @@ class PublicFacts:
         sizes: each silo's public number of training records, in the order of the run.
         input_shape: shape of one record's inputs.
         outputs: outputs of a model.
+        label_scale: regression: one unit of an encoded label in the label's own unit; else 1.
     """
 
     sizes: dict[str, int]
     input_shape: tuple[int, ...]
     outputs: int
+    label_scale: float = 1.0
 
     @classmethod
     def of(cls, scenario: Scenario, dataset: Dataset) -> Self:
         """The facts of a dataset."""
         return cls(
-            sizes=public_sizes(scenario, dataset), input_shape=tuple(dataset.input_shape), outputs=dataset.outputs
+            sizes=public_sizes(scenario, dataset),
+            input_shape=tuple(dataset.input_shape),
+            outputs=dataset.outputs,
+            label_scale=dataset.label_scale,
         )
 
     @classmethod
@@ -59,7 +71,7 @@ class PublicFacts:
         """
         try:
             held = json.loads(path.read_text("utf-8"))
-            return cls(sizes=held["sizes"], input_shape=tuple(held["input_shape"]), outputs=held["outputs"])
+            return cls(**held | {"input_shape": tuple(held["input_shape"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: holds no public facts of silos ({error}).") from None
 
@@ -102,7 +114,7 @@ def run_deployed(
         scenario: what to run; its data are not read.
         facts: of the silos.
         run: the run's name, under which silos know its rounds.
-        folder: for the checkpoint and the model.
+        folder: for the checkpoint, the model, and what silos say of it.
         log: told of each round.
 
     Raises:
@@ -110,22 +122,10 @@ def run_deployed(
         RunError: for a checkpoint of another run.
         ScenarioError: for a scenario that a deployment does not offer.
     """
-    plan = make_plan(scenario, facts.sizes)
-    model = build_model(
-        scenario.model.kind,
-        input_shape=facts.input_shape,
-        outputs=facts.outputs,
-        hidden=scenario.model.hidden,
-        activation=scenario.model.activation,
-        seed=scenario.seed,
-    )
     folder.mkdir(parents=True, exist_ok=True)
-    state = Checkpoint(run=run, round=0, model=weights_of(model))
-    if (folder / CHECKPOINT).exists():
-        state = load_checkpoint(folder / CHECKPOINT)
-    if state.run != run:
-        raise RunError(f"{folder / CHECKPOINT}: is of run {state.run!r}, not of {run!r}.")
-    rounds, schedules = scenario.training.rounds, {part.silo: part.schedule for part in plan.silos}
+    state = _start(scenario, facts, run, folder)
+    rounds = scenario.training.rounds
+    schedules = {part.silo: part.schedule for part in make_plan(scenario, facts.sizes).silos}
     options = scenario.training.strategy.model_dump()
     strategy = build_strategy(options.pop("name"), options)
     restore_state(strategy, state.strategy)
@@ -147,6 +147,45 @@ def run_deployed(
         log(f"Round {result.round} of {rounds}: {len(result.replied)} silos replied.")
         for silo, reason in result.failures.items():
             log(f"Round {result.round}: silo {silo}: {reason}")
+    _finish(scenario, facts, silos, state, personal_models(strategy, list(schedules)), folder)
+
+
+def _start(scenario: Scenario, facts: PublicFacts, run: str, folder: Path) -> Checkpoint:
+    """The run's checkpoint, or its state before round 1."""
+    if (folder / CHECKPOINT).exists():
+        state = load_checkpoint(folder / CHECKPOINT)
+        if state.run != run:
+            raise RunError(f"{folder / CHECKPOINT}: is of run {state.run!r}, not of {run!r}.")
+        return state
+    model = build_model(
+        scenario.model.kind,
+        input_shape=facts.input_shape,
+        outputs=facts.outputs,
+        hidden=scenario.model.hidden,
+        activation=scenario.model.activation,
+        seed=scenario.seed,
+    )
+    return Checkpoint(run=run, round=0, model=weights_of(model))
+
+
+def _finish(
+    scenario: Scenario,
+    facts: PublicFacts,
+    silos: SiloGrid,
+    state: Checkpoint,
+    own: Mapping[str, Weights],
+    folder: Path,
+) -> None:
+    """Ask silos of the last model, where the scenario does, and write what came of the run, its model last."""
+    if scenario.evaluation.silo_metrics:
+        models = {silo: own.get(silo, state.model) for silo in facts.sizes}
+        released = ask_after(scenario, facts.outputs, silos, silos.silos, models)
+        rows = noisy_rows(state.round, scenario.data.task, released, scale=facts.label_scale)
+        table = pd.DataFrame(rows, columns=["round", "silo", "metric", "value"])
+        write_atomically(folder / METRICS, table.to_csv(index=False).encode())
+    if own:
+        arrays = {f"{silo}/{name}": array for silo, model in own.items() for name, array in model.items()}
+        write_atomically(folder / PERSONAL, save(arrays))
     write_atomically(folder / MODEL, save(state.model))
 
 

@@ -7,6 +7,7 @@ the counts of the plan are those that the run's silos will release, and the run 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from accounting import Ledger
@@ -59,9 +60,9 @@ def declare(scenario: Scenario, plan: Plan, ledger: Ledger, run: str) -> None:
 
 
 def ask(
-    grid: InProcessGrid,
+    grid: Grid,
     silos: Mapping[int, str],
-    ledger: Ledger,
+    ledger: Ledger | None,
     asked: Asked,
     models: Mapping[str, Weights] | None = None,
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
@@ -97,15 +98,24 @@ def ask_before(
 
 def ask_after(
     scenario: Scenario,
-    dataset: Dataset,
-    grid: InProcessGrid,
+    outputs: int,
+    grid: Grid,
     silos: Mapping[int, str],
-    ledger: Ledger,
     models: Mapping[str, Weights],
+    ledger: Ledger | None = None,
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """What each silo says of its last model, by silo and item; a silo that does not answer is left out."""
+    """What each silo says of its last model, by silo and item; a silo that does not answer is left out.
+
+    Args:
+        scenario: what to ask.
+        outputs: of the model.
+        grid, silos, ledger: as for `server.ask_silos`.
+        models: each silo's last.
+    """
     found: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for one in _asked(scenario, dataset, scenario.training.rounds):
+    for one in asked_of_silos(scenario, outputs=outputs):
+        if one.round != scenario.training.rounds:
+            continue
         answers, _ = ask(grid, silos, ledger, one, models)
         for silo, sums in answers.items():
             found.setdefault(silo, {})[one.item] = sums.astype(np.float64)

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from flwr.app import Context
 from flwr.serverapp.strategy import Strategy
 
-from accounting import Ledger, Mechanism, Relation, epsilon
+from accounting import Ledger
 from scenarios._asked import held_out_chain
 from scenarios._checkpoint import Checkpoint, Failure, MetricRow, latest
 from scenarios._dataset import Dataset, held_out_shard
@@ -17,7 +17,9 @@ from scenarios._noisy_metrics import noisy_rows
 from scenarios._outcome import HEADLINE
 from scenarios._participation import UnreliableSilo, fates
 from scenarios._plan import Plan
-from scenarios._price import budget_of, spent_in_words, terms, uses_oracle
+from scenarios._price import budget_of, terms, uses_oracle
+from scenarios._progress import Progress, Teller
+from scenarios._ray_silos import RaySilos
 from scenarios._released import ask_after, ask_before, declare
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
@@ -28,37 +30,6 @@ from server._personal import personal_models
 from silos import Silo, Streams, Weights, client_app, weights_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """What a run says of itself: when a silo begins to train, and after each round (round 0 is the untrained model).
-
-    Attributes:
-        round, rounds: rounds done, and to do in all.
-        silo: the silo that trains now; None after a round.
-        metric, value: the task's headline metric at its last evaluation.
-        releases: so far, of the silo that the plan prices highest, from its ledger.
-        spent: what their epsilon is, in words.
-        relation, delta: to price them by.
-        failures: silo-rounds that failed so far.
-    """
-
-    round: int
-    rounds: int
-    silo: str | None
-    metric: str
-    value: float
-    releases: Sequence[Mechanism]
-    spent: str
-    relation: Relation
-    delta: float
-    failures: int
-
-    @property
-    def epsilon(self) -> float:
-        """What the releases so far cost; computed when asked for."""
-        return epsilon(self.releases, relation=self.relation, delta=self.delta).epsilon
-
-
 class Simulation:
     """Everything that is built once for a run and kept across its rounds.
 
@@ -66,6 +37,7 @@ class Simulation:
         scenario, dataset, plan: of the run.
         workers: processes that train the silos; 1 trains them in this one, None chooses by `worker_count`. It changes
             no result.
+        cluster: processes elsewhere that hold the silos and train them; None holds them in this one.
 
     Close it after its rounds.
 
@@ -73,13 +45,22 @@ class Simulation:
         ModelRefused: for a model without per-record gradients.
     """
 
-    def __init__(self, scenario: Scenario, dataset: Dataset, plan: Plan, *, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        dataset: Dataset,
+        plan: Plan,
+        *,
+        workers: int | None = None,
+        cluster: RaySilos | None = None,
+    ) -> None:
         self._scenario = scenario
         self._key = run_key(scenario, dataset)
         self._as_read = dataset
         self._dataset = dataset = standardised(scenario, dataset)
         self._plan = plan
-        self._trainer = Trainer(scenario, dataset, plan, workers)
+        self._trainer = Trainer(scenario, dataset, plan, 1 if cluster is not None else workers)
+        self._cluster = cluster
         self._evaluator = Evaluator(self._trainer.model, dataset)
         self._fates = fates(scenario, list(dataset.shards))
         self._budgets = {
@@ -106,6 +87,8 @@ class Simulation:
     def close(self) -> None:
         """End the processes that train."""
         self._trainer.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
     def initial(self) -> Checkpoint:
         """The state before round 1."""
@@ -114,7 +97,7 @@ class Simulation:
 
     def rounds(self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None]) -> Iterator[Checkpoint]:
         """The state after each round that follows `start`; what led to it is durably in the ledger by then."""
-        teller = _Teller(progress, self._scenario, self._plan, ledger, start)
+        teller = Teller(progress, self._scenario, self._plan, ledger, start)
         grid, silos = self._grid(ledger, self._dataset, teller)
         schedules = {part.silo: part.schedule for part in self._plan.silos}
         total = self._scenario.training.rounds
@@ -168,7 +151,7 @@ class Simulation:
             return state
         grid, silos = self._grid(ledger, self._dataset)
         models = dict.fromkeys(self._dataset.shards, state.model) | self.personal(state)
-        released = ask_after(self._scenario, self._dataset, grid, silos, ledger, models)
+        released = ask_after(self._scenario, self._dataset.outputs, grid, silos, models, ledger)
         rows = noisy_rows(state.round, self._dataset.task, released, scale=self._dataset.label_scale)
         return replace(state, metrics=[*state.metrics, *rows])
 
@@ -203,24 +186,11 @@ class Simulation:
         return goal is not None and value is not None and value >= goal
 
     def _grid(
-        self, ledger: Ledger, dataset: Dataset, teller: "_Teller | None" = None
+        self, ledger: Ledger, dataset: Dataset, teller: "Teller | None" = None
     ) -> tuple[InProcessGrid, dict[int, str]]:
         """The silos over a dataset; training is told to the teller."""
-        streams = Streams(self._key)
-        silos = {
-            name: UnreliableSilo(
-                run=self.name,
-                shard=shard,
-                engine=self._trainer.engine,
-                ledger=ledger,
-                streams=streams,
-                admit=self._budgets[name].check if name in self._budgets else None,
-                events=self._fates[name],
-                held_out=held_out_shard(dataset, name, held_out_chain(self._scenario, name)),
-                predict=self._evaluator.outputs,
-            )
-            for name, shard in dataset.shards.items()
-        }
+        as_read = dataset is self._as_read
+        silos = {name: self.silo(name, ledger, as_read=as_read) for name in dataset.shards}
 
         def find(context: Context) -> Silo:
             name = str(context.node_config["silo"])
@@ -228,8 +198,32 @@ class Simulation:
                 teller.tell(name)
             return silos[name]
 
-        grid = InProcessGrid(client_app(find), list(silos), together=self._trainer.together(find))
+        app, together = client_app(find), self._trainer.together(find)
+        if self._cluster is not None:
+            app, together = self._cluster.serving(ledger, find, as_read=as_read)
+        grid = InProcessGrid(app, list(silos), together=together)
         return grid, find_silos(grid, list(silos))
+
+    def silo(self, name: str, ledger: Ledger, *, as_read: bool = False) -> Silo:
+        """A silo of the run.
+
+        Args:
+            name: which.
+            ledger: that it charges.
+            as_read: whether it holds its records as they were read, not as it trains on them.
+        """
+        dataset = self._as_read if as_read else self._dataset
+        return UnreliableSilo(
+            run=self.name,
+            shard=dataset.shards[name],
+            engine=self._trainer.engine,
+            ledger=ledger,
+            streams=Streams(self._key),
+            admit=self._budgets[name].check if name in self._budgets else None,
+            events=self._fates[name],
+            held_out=held_out_shard(dataset, name, held_out_chain(self._scenario, name)),
+            predict=self._evaluator.outputs,
+        )
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:
         state = replace(state, round=result.round, model=result.weights)
@@ -246,38 +240,3 @@ class Simulation:
         }
         failures = [Failure(result.round, silo, reason) for silo, reason in reasons.items()]
         return replace(state, metrics=[*state.metrics, *rows], failures=[*state.failures, *failures])
-
-
-class _Teller:
-    """Turns the state of a run into `Progress`."""
-
-    def __init__(
-        self, progress: Callable[[Progress], None], scenario: Scenario, plan: Plan, ledger: Ledger, state: Checkpoint
-    ) -> None:
-        self.state = state
-        self._progress = progress
-        self._rounds = scenario.training.rounds
-        self._metric = HEADLINE[scenario.data.task]
-        self._spent = spent_in_words(scenario)
-        self._plan = plan
-        self._ledger = ledger
-        self._releases: Sequence[Mechanism] = ()
-
-    def tell(self, silo: str | None = None) -> None:
-        if silo is None:
-            self._releases = self._ledger.releases(self._plan.worst.silo)
-        value = latest(self.state.metrics, self._metric)
-        self._progress(
-            Progress(
-                round=self.state.round,
-                rounds=self._rounds,
-                silo=silo,
-                metric=self._metric,
-                value=float("nan") if value is None else value,
-                releases=self._releases,
-                spent=self._spent,
-                relation=self._plan.relation,
-                delta=self._plan.delta,
-                failures=len(self.state.failures),
-            )
-        )

@@ -197,8 +197,8 @@ def test_an_app_that_silos_did_not_approve_runs_in_none_of_them(
 
 
 def test_a_deployment_outlives_kills_and_its_ledgers_miss_nothing(scenario_file: Path, tmp_path: Path) -> None:
-    small = load(scenario_file, ["training.rounds=3"])
-    done = soak(small, tmp_path / "killed", ("supernode", "superlink", "supernode"), spread=8.0, seed=1)
+    small = load(scenario_file, ["training.rounds=3", "silos.partition=iid", "silos.count=2"])
+    done = soak(small, tmp_path / "killed", ("supernode", "superlink", "supernode"), spread=6.0, seed=1)
     assert done.killed == {"supernode": 2, "superlink": 1}
     assert done.resumed >= 1
-    assert set(done.heads) == {"north", "south", "west"}
+    assert len(done.heads) == 2

@@ -50,7 +50,7 @@ def test_the_servers_folder_holds_no_records_and_no_silos_key(deployment: Deploy
         *("app.fab", "ca.pem", "config.toml", "public.json", "scenario.toml", "server.key", "server.pem", "start.sh")
     }
     public = json.loads((deployment.server / "public.json").read_text("utf-8"))
-    assert set(public) == {"sizes", "input_shape", "outputs"}
+    assert set(public) == {"sizes", "input_shape", "outputs", "label_scale"}
 
 
 def test_every_silo_approves_the_servers_app_and_the_app_holds_no_code(deployment: Deployment) -> None:
