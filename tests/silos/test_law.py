@@ -8,8 +8,8 @@ from lying import TOML
 
 import silos._law
 from accounting import Relation, SampledGaussian, epsilon
-from silos._errors import LawBroken
-from silos._law import Law
+from silos._errors import LawBroken, Reason
+from silos._law import BudgetLaw, EngineLaw, InsecureTestSeed, Law, Limits, SiloData
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,14 @@ def test_a_budget_that_no_release_fits_in_is_no_law() -> None:
         Law.parse(TOML.replace("epsilon = 6.0", "epsilon = 1e-12")).filter()
     assert Law.parse(TOML.replace("epsilon = 6.0", "epsilon = 0.0")).filter().total == 0
     assert math.isinf(Law.parse(TOML.replace("epsilon = 6.0", "epsilon = inf")).filter().total)
+
+
+def test_the_reference_names_every_key_and_every_reason() -> None:
+    page = (Path(silos._law.__file__).parents[1] / "docs" / "silo-law.md").read_text("utf-8")
+    sections = {"data": SiloData, "budget": BudgetLaw, "limits": Limits, "engine": EngineLaw}
+    sections["insecure_test_seed"] = InsecureTestSeed
+    keys = set(Law.model_fields) - set(sections)
+    keys |= {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}
+    assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
+    assert [word for word in Reason if f"| `{word}` |" not in page] == []
+    assert Law.parse(page.split("```toml\n")[1].split("```")[0]).name == "north"
