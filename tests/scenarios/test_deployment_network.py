@@ -1,9 +1,12 @@
 """A deployment over real processes: the run is the simulation's, strangers stay out, and nobody is left behind.
 
-All on free ports of 127.0.0.1. The four SuperNodes are started once for the whole module.
+All on free ports of 127.0.0.1. The four SuperNodes are started once for the whole module, by the commands that
+docs/deploying.md begins with, and with a test seed.
 """
 
+import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -16,48 +19,65 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from deploying_page import shell_commands
 from flwr.cli.build import build_fab_from_files
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from safetensors.numpy import load_file
+from typer.testing import CliRunner
 
 from accounting import Ledger
 from benchmarks.deployment_kills import soak
 from scenarios import load, run
-from scenarios._deploy_status import print_status
-from scenarios._deployed import MODEL
-from scenarios._deployments import DeployedResult, follow, make_deployment, run_on
+from scenarios._deployed import MODEL, DeployedProgress
+from scenarios._deployments import GUARANTEE, follow
 from scenarios._spec import Scenario
+from scenarios.cli import app
 from server._deploy_certificates import CA, NODE_KEY, write_certificates, write_node_key
 from server._deploy_control import SuperLink, SuperLinkUnreachable
 from server._deploy_folder import ENVIRONMENT, LOG, PUBLIC, Deployment, supernode_command
 from server._deploy_processes import ProcessError, carriers, carry, free_ports, stop_all
-from server._deploy_up import down, up
+from server._deploy_up import up
 from silos._folder import LEDGER
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")]
 
 
-@pytest.fixture(scope="module")
-def scenario() -> Scenario:
-    return load("cps-regions", ["training.rounds=2"])
+INIT, UP, STATUS, RUN, ACCOUNT, DOWN = shell_commands()[:6]
 
 
 @pytest.fixture(scope="module")
-def deployment(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    made, _ = make_deployment(scenario, tmp_path_factory.mktemp("network") / "cps", insecure_test_seed=True)
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp("network") / "cps"
+    call(f"{INIT} --insecure-test-seed", folder)
+    token = Deployment.read(folder).token
     try:
-        yield up(made)
+        call(UP, folder)
+        yield Deployment.read(folder)
     finally:
-        down(made)
-        assert list(carriers(made.token)) == []
+        call(DOWN, folder)
+        assert list(carriers(token)) == []
 
 
 @pytest.fixture(scope="module")
-def deployed(deployment: Deployment) -> DeployedResult:
-    return run_on(deployment)
+def scenario(deployment: Deployment) -> Scenario:
+    return load(deployment.server / "scenario.toml")
+
+
+@pytest.fixture(scope="module")
+def deployed(deployment: Deployment) -> Path:
+    """The folder of the run."""
+    assert "There is no guarantee" in call(RUN, deployment.folder)
+    (folder,) = (deployment.folder / "runs").iterdir()
+    return folder
+
+
+def call(command: str, folder: Path) -> str:
+    """Run a command of the page with another folder in it, and return what it prints."""
+    words = shlex.split(command.replace("deployment", str(folder)))[1:]
+    return CliRunner().invoke(app, words, catch_exceptions=False).output
 
 
 @pytest.fixture
@@ -67,33 +87,35 @@ def link(deployment: Deployment) -> Iterator[SuperLink]:
 
 
 def test_a_deployed_run_has_the_models_and_ledgers_of_the_simulation(
-    deployed: DeployedResult, deployment: Deployment, scenario: Scenario, tmp_path: Path
+    deployed: Path, deployment: Deployment, scenario: Scenario, tmp_path: Path
 ) -> None:
     simulated = run(scenario, out=tmp_path / "simulated")
-    model = load_file(deployed.folder / MODEL)
+    model = load_file(deployed / MODEL)
     assert set(model) == set(simulated.model)
     for name, weights in simulated.model.items():
         np.testing.assert_array_equal(model[name], weights)
-    assert deployed.failures == 0
+    progress = DeployedProgress.read(deployed)
+    assert progress is not None
+    assert (progress.round, progress.failures) == (2, 0)
     for silo in deployment.silos:
         with Ledger.open(deployment.silo(silo) / LEDGER, read_only=True) as ledger:
             assert ledger.verify()[silo] == simulated.guarantee.heads[silo]
 
 
-def test_a_run_with_a_test_seed_has_no_guarantee(deployed: DeployedResult) -> None:
-    assert deployed.price["epsilon"] == "inf"
-    assert "test seed" in str(deployed.price["void"])
+def test_a_run_with_a_test_seed_has_no_guarantee(deployed: Path, deployment: Deployment) -> None:
+    price = json.loads((deployed / GUARANTEE).read_text("utf-8"))
+    assert price["epsilon"] == "inf"
+    assert "test seed" in price["void"]
+    assert set(deployment.silos) <= set(price["heads"])
+    assert "West" in call(ACCOUNT, deployment.folder)
 
 
-def test_status_knows_the_processes_the_silos_and_the_run(
-    deployed: DeployedResult, deployment: Deployment, capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_status(deployment)
-    told = capsys.readouterr().out
+def test_status_knows_the_processes_the_silos_and_the_run(deployed: Path, deployment: Deployment) -> None:
+    told = call(STATUS, deployment.folder)
     assert f"runs at {deployment.address}" in told
     for silo in deployment.silos:
         assert silo in told
-    assert f"{deployed.run}: round 2 of 2, done" in told
+    assert f"{deployed.name}: round 2 of 2, done" in told
     assert "is down" not in told
 
 
@@ -177,10 +199,10 @@ def test_an_app_that_silos_did_not_approve_runs_in_none_of_them(
         config = { scenario = "", public = "", run = "", out = "" }
     """
     code = f"from pathlib import Path\nfrom silos.app import app\nPath({str(mark)!r}).touch()\n"
-    app, _ = build_fab_from_files({"pyproject.toml": project.encode(), "hostile.py": code.encode()})
+    bundle, _ = build_fab_from_files({"pyproject.toml": project.encode(), "hostile.py": code.encode()})
     (tmp_path / "scenario.toml").write_text(scenario.to_toml(), "utf-8")
     number = link.start(
-        app,
+        bundle,
         {
             "scenario": str(tmp_path / "scenario.toml"),
             "public": str(deployment.server / PUBLIC),
