@@ -64,7 +64,7 @@ class Guarantee:
         void: why there is no guarantee, where someone chose so, such as exact statistics that were released.
         scope: whose view is bounded.
         assumptions: what must hold for the number to be true.
-        not_covered: what the number does not speak of.
+        not_covered: what the number does not speak of; the sentence names what is not in `NOT_COVERED` anyway.
         heads: head hash of each silo's ledger, where the releases came from one.
     """
 
@@ -104,14 +104,19 @@ class Guarantee:
             shown = "1" if self.delta >= 1 else round_up(self.delta, 6)
             why = " it allows any outcome at all" if self.delta >= 1 else " no finite epsilon is proven here"
             why += f". The run is not private: {self.void}" if self.void else ""
-            return f"There is no guarantee for {what}: at delta = {shown}{why}. {end}"
+            return f"There is no guarantee for {what}: at delta = {shown}{why}. {end}{self._beyond()}"
         factor = round_up(math.exp(self.epsilon), 3) if self.epsilon < 6.9 else f"e^{round_up(self.epsilon, 4)}"
         plus = "" if self.delta == 0 else f", plus {round_up(self.delta, 6)}"
         return (
             f"For {what}, and for anything that {self.scope}, could observe: {verb} that {self._noun} makes it at most "
             f"{factor} times as probable{plus} (epsilon = {round_up(self.epsilon, 4)}, "
-            f"delta = {round_up(self.delta, 6)}). {end}"
+            f"delta = {round_up(self.delta, 6)}). {end}{self._beyond()}"
         )
+
+    def _beyond(self) -> str:
+        """What this guarantee does not cover and others do."""
+        own = [line for line in self.not_covered if line not in NOT_COVERED]
+        return f" Not covered: {'; '.join(own)}." if own else ""
 
     @property
     def _noun(self) -> str:

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
@@ -24,6 +25,7 @@ from accounting import (
     overlap,
 )
 from scenarios._lifetime import budgets, lifetimes
+from silos._public import not_covered
 
 LEDGER = "ledger.db"
 """A run's or a silo's ledger, in its folder."""
@@ -36,6 +38,9 @@ DEFAULT_DELTA = 1e-5
 
 FACTS = ("relation", "membership", "unit", "participation")
 """What a run fixes in the ledger of every silo, so that its price cannot be told under other terms later."""
+
+PUBLIC = "public"
+"""The fact that names the numbers a silo gives out outside every guarantee; absent where there are none."""
 
 FIXED, REACTS = "fixed", "reacts"
 """Values of the fact ``participation``: where it reacts to releases, the declared maximum is the price."""
@@ -88,7 +93,7 @@ def account_ledgers(
             ledger.verify()
         wanted = _own_delta(paths, ledgers) if delta is None and epsilon is None else delta
         spent = [one for ledger in ledgers for one in lifetimes(ledger)]
-        fixed = _fixed(ledgers)
+        fixed, public = _fixed(ledgers), _public(ledgers)
         federation = Federation.from_ledger(
             ledgers,
             _membership(_term("membership", membership, fixed), fixed),
@@ -97,6 +102,7 @@ def account_ledgers(
             participation_reacts=fixed.get("participation", FIXED) == REACTS,
         )
     guarantee = federation.guarantee(delta=wanted, epsilon=epsilon, method=_method(method))
+    guarantee = replace(guarantee, not_covered=(*guarantee.not_covered, *not_covered(public)))
     rungs = federation.ladder(guarantee.delta)
     return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs], "lifetimes": spent}
 
@@ -178,6 +184,12 @@ def _fixed(ledgers: Sequence[Ledger]) -> dict[str, str]:
                         "under different terms have no common price."
                     )
     return terms
+
+
+def _public(ledgers: Sequence[Ledger]) -> frozenset[str]:
+    """Every number that a silo of the ledgers gave out as public."""
+    facts = [ledger.fixed(silo, PUBLIC) for ledger in ledgers for silo in ledger.silos()]
+    return frozenset(name for fact in facts if fact is not None for name in fact.split())
 
 
 def _term(name: str, given: str | None, fixed: Mapping[str, str]) -> str:

@@ -151,6 +151,8 @@ def check_deployable(scenario: Scenario) -> None:
         ScenarioError: for a scenario whose plan or records follow from what silos are asked before round 1, or that
             stops by what only a simulation sees.
     """
+    if scenario.silos.public:
+        raise scenario.error("silos.public", "is for simulations; a deployed silo's law declares its size")
     before = {"size": "privacy.size_epsilon", "moments": "data.standardise"}
     for asked in asked_of_silos(scenario):
         if asked.item in before:

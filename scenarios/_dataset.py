@@ -107,7 +107,7 @@ def public_sizes(scenario: Scenario, dataset: Dataset) -> dict[str, int]:
     """The number of training records that each silo's public numbers are computed from, at least 1.
 
     A declared size, less the share held out, where one is declared; noisy counts, where the scenario pays for them;
-    else, where the relation makes them public, the true sizes of the shards.
+    else, where the relation makes them public or the scenario declares them so, the true sizes of the shards.
 
     Raises:
         ScenarioError: where a silo has no declared size, or a size is declared for no silo.
@@ -119,10 +119,13 @@ def public_sizes(scenario: Scenario, dataset: Dataset) -> dict[str, int]:
     declared, fraction = scenario.silos.declared_size, scenario.evaluation.test_fraction
     kept = 1.0 if fraction == "source" else 1.0 - fraction
     if declared is None:
-        if scenario.privacy.relation is Relation.ADD_OR_REMOVE_ONE:
+        if scenario.privacy.relation is Relation.ADD_OR_REMOVE_ONE and not scenario.sizes_declared_public:
             raise scenario.error("silos.declared_size", "is required under add-or-remove-one")
         by_individual = scenario.training.sampling == "individuals"
-        return {name: shard.individual_count if by_individual else len(shard) for name, shard in dataset.shards.items()}
+        sizes = {
+            name: shard.individual_count if by_individual else len(shard) for name, shard in dataset.shards.items()
+        }
+        return {name: max(1, size) for name, size in sizes.items()}
     if isinstance(declared, int):
         declared = dict.fromkeys(dataset.records, declared)
     for name in dataset.records:

@@ -25,7 +25,7 @@ _ALTERNATIVES = (
 )
 """Keys of which a section takes one: an override of one drops the other from the file."""
 
-_DECLARED, _COUNTED = ("silos", "declared_size"), ("privacy", "size_epsilon")
+_DECLARED, _COUNTED, _PUBLIC = ("silos", "declared_size"), ("privacy", "size_epsilon"), ("silos", "public")
 
 
 def names() -> list[str]:
@@ -147,9 +147,11 @@ def _apply(content: Table, override: str, origins: dict[tuple[str, ...], str]) -
 
 def _displaced(path: tuple[str, ...], value: object) -> list[tuple[str, str]]:
     """Other ways to make sizes public, which an override leaves without a meaning."""
-    if path == _DECLARED or (path == ("privacy", "relation") and value != "add-or-remove-one"):
-        return [_COUNTED]
-    return [_DECLARED] if path == _COUNTED else []
+    if path == ("privacy", "relation"):
+        return [] if value == "add-or-remove-one" else [_COUNTED, _PUBLIC]
+    sizes = isinstance(value, list) and {"records", "individuals"} & set(map(str, value))
+    ways = [_DECLARED, _COUNTED, _PUBLIC] if path != _PUBLIC or sizes else []
+    return [way for way in ways if way != path] if path in ways else []
 
 
 def _parse(key: str, written: str, shown: str) -> tuple[tuple[str, ...], object]:

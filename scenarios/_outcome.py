@@ -59,9 +59,10 @@ def silo_rows(plan: Plan, guarantee: Guarantee, metrics: "pd.DataFrame", metric:
 def headline(scenario: Scenario, guarantee: Guarantee, metrics: "pd.DataFrame") -> str:
     """What the run came to, in one line."""
     metric = shown_metric(metrics, scenario.data.task)
-    final = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == WHOLE), "value"].to_numpy()[-1:]
+    rows = metrics.loc[(metrics["metric"] == metric) & (metrics["silo"] == WHOLE)]
+    final = rows["value"].to_numpy()[-1:]
     said = f"{metric} {final[0]:.4f} on held-out records" if len(final) else "not evaluated"
-    rounds = metrics["round"].max() if len(metrics) else scenario.training.rounds
+    rounds = rows["round"].max() if len(rows) else scenario.training.rounds
     priced = f" (the price of all {scenario.training.rounds} declared rounds)" if participation_reacts(scenario) else ""
     silos = sum(not name.endswith(HELD_OUT) for name in guarantee.per_silo)
     return (

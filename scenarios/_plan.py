@@ -27,6 +27,7 @@ from scenarios._price import budget_of, membership_of, unit_of
 from scenarios._spec import Scenario
 from scenarios._weights import weighted
 from silos import Schedule
+from silos._public import not_covered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ class Plan:
         silos: the parts.
         relation, delta: of the guarantee.
         epsilon: of the worst set of silos that one unit may be in, if every silo trains in every round.
-        sizes: what the sizes are: ``declared``, ``true`` or ``noisy counts``.
+        sizes: what the sizes are: ``declared``, ``true`` (and by whom they are public) or ``noisy counts``.
         budget: what the budget of the silo that pays most is spent on.
         warnings: what to know before the run.
         groups: the group of each silo that shares its target with one.
@@ -283,6 +284,8 @@ def _price(releases: tuple[Mechanism, ...], delta: float, relation: Relation) ->
 def _kind_of_sizes(scenario: Scenario) -> str:
     if scenario.privacy.size_epsilon is not None:
         return f"noisy counts (epsilon = {scenario.privacy.size_epsilon:g})"
+    if scenario.sizes_declared_public:
+        return "true, declared public: outside the guarantee"
     return "true" if scenario.silos.declared_size is None else "declared"
 
 
@@ -317,11 +320,13 @@ def _exhausted(scenario: Scenario, parts: Sequence[SiloPlan]) -> list[str]:
 
 
 def _warnings(scenario: Scenario, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    told = [f"The guarantee does not cover {line}." for line in not_covered(frozenset(scenario.silos.public))]
     delta = scenario.privacy.delta
     small = [silo for silo, size in sizes.items() if delta >= 1 / size]
     if not small:
-        return ()
+        return tuple(told)
     return (
+        *told,
         f"delta = {delta:g} is at least 1/n in {len(small)} of {len(sizes)} silos (such as {small[0]!r}): publishing "
         "one random record would meet it. Choose a delta well below one over the size of the smallest silo.",
     )

@@ -20,8 +20,9 @@ from accounting import (
     epsilon,
 )
 from accounting._guarantee import ORACLE
-from scenarios._account import FACTS, FIXED, REACTS, membership_text
+from scenarios._account import FACTS, FIXED, PUBLIC, REACTS, membership_text
 from scenarios._spec import Scenario
+from silos._public import not_covered
 
 MOST_POINTS = 20
 """Rounds of a run that are priced for its curve."""
@@ -84,7 +85,8 @@ def terms(scenario: Scenario) -> dict[str, str]:
     """What a run fixes in the ledger of every silo, so that it cannot be priced under other terms later."""
     participation = REACTS if participation_reacts(scenario) else FIXED
     values = (scenario.privacy.relation, membership_text(membership_of(scenario)), unit_of(scenario), participation)
-    return dict(zip(FACTS, map(str, values), strict=True))
+    fixed = dict(zip(FACTS, map(str, values), strict=True))
+    return fixed | ({PUBLIC: " ".join(sorted(scenario.silos.public))} if scenario.silos.public else {})
 
 
 def price_run(scenario: Scenario, ledger: Ledger) -> Guarantee:
@@ -97,9 +99,8 @@ def price_run(scenario: Scenario, ledger: Ledger) -> Guarantee:
         participation_reacts=participation_reacts(scenario),
     )
     guarantee = federation.guarantee(delta=scenario.privacy.delta)
-    if uses_oracle(scenario):
-        return guarantee
-    return replace(guarantee, not_covered=tuple(line for line in guarantee.not_covered if line != ORACLE))
+    lines = (line for line in guarantee.not_covered if line != ORACLE or uses_oracle(scenario))
+    return replace(guarantee, not_covered=(*lines, *not_covered(frozenset(scenario.silos.public))))
 
 
 def uses_oracle(scenario: Scenario) -> bool:

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from accounting import Ledger
 from scenarios._asked import ALLOWANCE, Asked, asked_of_silos, held_out_chain
-from scenarios._dataset import Dataset
+from scenarios._dataset import Dataset, held_out_shard
 from scenarios._errors import RunError
 from scenarios._plan import Plan
 from scenarios._price import terms
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
-from server import InProcessGrid, ask_silos
+from server import InProcessGrid, ask_public, ask_silos
 from silos import Streams, Weights
+from silos._public import public_numbers
 
 _NOTHING = np.empty((0, 1))
 
@@ -94,6 +95,23 @@ def ask_before(
             if silo in failures or not np.array_equal(answers[silo], expected[silo]):
                 reason = failures.get(silo, "the answer is not what the plan was made from")
                 raise RunError(f"Silo {silo!r} did not release its {one.item!r}: {reason}.")
+    expected = declared_public(scenario, dataset)
+    for silo, numbers in ask_public(grid=grid, silos=silos, names=sorted(set(scenario.silos.public))).items():
+        if numbers != expected[silo]:
+            raise RunError(f"Silo {silo!r} gave other public numbers than the plan was made from.")
+
+
+def declared_public(scenario: Scenario, dataset: Dataset) -> dict[str, dict[str, int]]:
+    """The numbers that the scenario declares public, by silo and name."""
+    if not scenario.silos.public:
+        return {}
+    found = {
+        name: public_numbers(shard, held_out_shard(dataset, name, held_out_chain(scenario, name)))
+        for name, shard in dataset.shards.items()
+    }
+    return {
+        silo: {name: numbers[name] for name in sorted(set(scenario.silos.public))} for silo, numbers in found.items()
+    }
 
 
 def ask_after(

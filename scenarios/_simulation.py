@@ -20,7 +20,7 @@ from scenarios._plan import Plan
 from scenarios._price import budget_of, terms, uses_oracle
 from scenarios._progress import Progress, Teller
 from scenarios._ray_silos import RaySilos
-from scenarios._released import ask_after, ask_before, declare
+from scenarios._released import ask_after, ask_before, declare, declared_public
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
 from scenarios._standardise import standardised
@@ -93,7 +93,9 @@ class Simulation:
     def initial(self) -> Checkpoint:
         """The state before round 1."""
         state = Checkpoint(run=self.name, round=0, model=weights_of(self._trainer.model))
-        return replace(state, metrics=self._evaluate(state))
+        public = declared_public(self._scenario, self._as_read)
+        rows = [MetricRow(0, silo, *number) for silo, numbers in public.items() for number in numbers.items()]
+        return replace(state, metrics=[*self._evaluate(state), *rows])
 
     def rounds(self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None]) -> Iterator[Checkpoint]:
         """The state after each round that follows `start`; what led to it is durably in the ledger by then."""
@@ -223,6 +225,7 @@ class Simulation:
             events=self._fates[name],
             held_out=held_out_shard(dataset, name, held_out_chain(self._scenario, name)),
             predict=self._evaluator.outputs,
+            public=frozenset(self._scenario.silos.public),
         )
 
     def _after(self, state: Checkpoint, result: RoundResult) -> Checkpoint:

@@ -153,17 +153,35 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _sizes_are_public(self) -> Self:
         private = self.privacy.relation is Relation.ADD_OR_REMOVE_ONE
+        if self.silos.public and not private:
+            raise refuse("silos.public", f"means nothing under {self.privacy.relation}: true sizes are public")
+        if self.sizes_declared_public and (self.silos.declared_size is not None or self.privacy.size_epsilon):
+            raise refuse("silos.public", "stands in place of silos.declared_size and privacy.size_epsilon; give one")
         if self.privacy.size_epsilon is not None and not private:
             raise refuse("privacy.size_epsilon", f"means nothing under {self.privacy.relation}: true sizes are public")
         if self.privacy.size_epsilon is not None and self.silos.declared_size is not None:
             raise refuse("privacy.size_epsilon", "stands in place of silos.declared_size; give one of them")
-        if private and self.silos.declared_size is None and self.privacy.size_epsilon is None:
+        known = self.silos.declared_size is not None or self.privacy.size_epsilon is not None
+        if private and not known and not self.sizes_declared_public:
             raise refuse(
                 "silos.declared_size",
                 "is required: sizes are private under add-or-remove-one. Declare a public size (one number, or a table "
-                "of one per silo), pay for noisy counts by privacy.size_epsilon, or choose privacy.relation = "
-                '"zero-out", under which true sizes are public',
+                "of one per silo), pay for noisy counts by privacy.size_epsilon, choose privacy.relation = "
+                '"zero-out", under which true sizes are public, or leave them out of the guarantee by silos.public',
             )
+        return self
+
+    @property
+    def sizes_declared_public(self) -> bool:
+        """Whether the numbers that rates, divisors and weights follow from are true ones outside the guarantee."""
+        return ("individuals" if self.training.sampling == "individuals" else "records") in self.silos.public
+
+    @model_validator(mode="after")
+    def _public_numbers_are_there(self) -> Self:
+        if "individuals" in self.silos.public and self.data.individual is None:
+            raise refuse("silos.public", "holds individuals; it needs data.individual, the column that names them")
+        if "held-out-records" in self.silos.public and self.evaluation.test_fraction == 0:
+            raise refuse("silos.public", "holds held-out-records, and nothing is held out")
         return self
 
     @model_validator(mode="after")

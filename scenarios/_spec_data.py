@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from silos._public import PublicNumber
+
 Scalar = bool | int | float | str
 FILE_KINDS = ("csv", "parquet", "npz", "fashion-mnist")
 """Sources that lie in a file or folder; a relative path is relative to the scenario's file."""
@@ -206,6 +208,12 @@ class Silos(Section):
         default=None,
         description="public number of records of each silo (of individuals, where they are sampled), held-out ones "
         "included: one number, or a table",
+    )
+    public: tuple[PublicNumber, ...] = Field(
+        default=(),
+        strict=False,
+        description="add-or-remove-one: exact numbers that each silo gives out and the guarantee does not cover; with "
+        "records (individuals, where they are sampled) in place of declared_size",
     )
     membership: Literal["disjoint", "at-most", "unknown"] = Field(
         default="disjoint", description="what is known of how many silos hold one individual; enforced"

@@ -12,7 +12,7 @@ import silos as _silos  # sets up the environment that flwr reads when it is imp
 if TYPE_CHECKING:
     from server._grid import InProcessGrid
     from server._nodes import SilosMissing, find_silos
-    from server._questions import ask_silos
+    from server._questions import ask_public, ask_silos
     from server._rounds import Plan, RoundResult, run_rounds
     from server._state import restore_state, save_state
     from server._strategies import STRATEGIES, WEIGHT, build_strategy
@@ -23,6 +23,7 @@ _HOME = {
     "InProcessGrid": "_grid",
     "SilosMissing": "_nodes",
     "find_silos": "_nodes",
+    "ask_public": "_questions",
     "ask_silos": "_questions",
     "Plan": "_rounds",
     "RoundResult": "_rounds",
@@ -41,6 +42,7 @@ __all__ = [
     "Plan",
     "RoundResult",
     "SilosMissing",
+    "ask_public",
     "ask_silos",
     "build_strategy",
     "find_silos",

@@ -1,15 +1,15 @@
-"""Asking silos for statistics: noisy counts, moments and scores that their ledgers are charged for."""
+"""Asking silos beside training: for noisy statistics, which their ledgers are charged for, and for public numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from accounting import Ledger, SilodpError
-from silos import Statistic, Weights, check_reply, from_record, question_content, to_record
+from silos import Statistic, Weights, check_reply, from_record, public_content, question_content, to_record
 
 
 def ask_silos(
@@ -63,6 +63,42 @@ def ask_silos(
             answers[name] = found[statistics[name].item]
             del failures[name]
     return answers, failures
+
+
+def ask_public(
+    *, grid: Grid, silos: Mapping[int, str], names: Sequence[str], timeout: float | None = None
+) -> dict[str, dict[str, int]]:
+    """Ask every silo for numbers that the scenario declares public.
+
+    Args:
+        grid: where the silos are.
+        silos: their names by node id.
+        names: of the numbers; see `silos._public`.
+        timeout: seconds to wait for the replies.
+
+    Returns:
+        The numbers by silo and name.
+
+    Raises:
+        SilodpError: for a silo that does not give all of them and nothing else.
+    """
+    if not names:
+        return {}
+    messages = [Message(public_content(names), node, "query.public") for node in silos]
+    replies = {reply.metadata.src_node_id: reply for reply in grid.send_and_receive(messages, timeout=timeout)}
+    found: dict[str, dict[str, int]] = {}
+    for node, silo in silos.items():
+        reply = replies.get(node)
+        if reply is None or reply.has_error():
+            reason = "no reply in time" if reply is None else reply.error.reason
+            raise SilodpError(f"Silo {silo!r} did not give the numbers {', '.join(names)}: {reason}.")
+        check_reply(reply.content, set(), set(names))
+        records = {name: reply.content.get(name) for name in names}
+        numbers = {name: one.get("number") for name, one in records.items() if isinstance(one, ConfigRecord)}
+        found[silo] = {name: number for name, number in numbers.items() if isinstance(number, int)}
+        if len(found[silo]) < len(names):
+            raise SilodpError(f"Silo {silo!r} did not give the numbers {', '.join(names)} as integers.")
+    return found
 
 
 def _read(reply: Message, item: str) -> Weights | str:

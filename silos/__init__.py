@@ -13,7 +13,7 @@ from silos import _environment  # before the first import of flwr
 if TYPE_CHECKING:
     from silos._check_model import check_model
     from silos._choose import EngineName, build_engine
-    from silos._client import client_app, question_content, request_content, serve_together
+    from silos._client import client_app, public_content, question_content, request_content, serve_together
     from silos._engine import OpacusEngine
     from silos._errors import Declined, ModelRefused, ReleaseRefused, WorkerLost
     from silos._fleet import FleetEngine
@@ -41,6 +41,7 @@ _HOME = {
     "EngineName": "_choose",
     "build_engine": "_choose",
     "client_app": "_client",
+    "public_content": "_client",
     "question_content": "_client",
     "request_content": "_client",
     "serve_together": "_client",
@@ -133,6 +134,7 @@ __all__ = [
     "loss",
     "open_gate",
     "poisson_sample",
+    "public_content",
     "question_content",
     "request_content",
     "serve_together",

@@ -6,21 +6,23 @@
 |                   | `anchor` and `correction`, where there are: see `silos._drift`       |                           |
 | `query.statistic` | `statistic`: round, attempt, item and its fields; `arrays` to score  | the item: noisy sums      |
 | `query.silo`      | nothing                                                              | `silo`: its public name   |
+| `query.public`    | `public`: names of numbers that the scenario declares public         | an item each: its number  |
 
 A silo that declines says why, in one word for programs (`Reason`) and in public numbers. A silo that fails says only
 that it did: the text of an exception may quote private records, so it goes to the silo's own log alone.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from accounting import BudgetExhausted, InvalidValue, LedgerConflict
-from silos._errors import Declined, Reason
-from silos._gate import ARRAYS, NAME, open_gate
+from silos._errors import Declined, Reason, ReleaseRefused
+from silos._gate import ARRAYS, NAME, PUBLIC, open_gate
 from silos._job import FleetTrainer
+from silos._public import public_numbers
 from silos._records import filled, from_record
 from silos._schedule import Schedule
 from silos._silo import Question, Request, Silo
@@ -68,6 +70,16 @@ def client_app(find: Callable[[Context], Silo]) -> ClientApp:
         if isinstance(silo, Exception):
             return _answer(message, silo, silo)
         return Message(open_gate({NAME: ConfigRecord({"name": silo.name})}, {}), reply_to=message)
+
+    @app.query("public")
+    def public(message: Message, context: Context) -> Message:
+        silo = found(context)
+        if isinstance(silo, Exception):
+            return _answer(message, silo, silo)
+        try:
+            return Message(_tell(silo, message.content), reply_to=message)
+        except (Declined, ReleaseRefused) as error:
+            return Message(Error(DECLINED, f"declined: {Reason.RELEASE}: {error}"), reply_to=message)
 
     return app
 
@@ -123,6 +135,21 @@ def question_content(statistic: Statistic, *, round: int, attempt: int, weights:
     if weights is not None:
         content["arrays"] = weights
     return content
+
+
+def public_content(names: Iterable[str]) -> RecordDict:
+    """The content of a message that asks for public numbers; the inverse of what the client reads."""
+    return RecordDict({"public": ConfigRecord({"names": list(names)})})
+
+
+def _tell(silo: Silo, content: RecordDict) -> RecordDict:
+    asked = content.get("public")
+    names = asked.get("names") if isinstance(asked, ConfigRecord) else None
+    if not isinstance(names, list):
+        raise Declined("A public message must hold the record 'public' with a list of names.")
+    numbers = public_numbers(silo.shard, silo.held_out)
+    items = {str(name): ConfigRecord({"number": numbers.get(str(name), 0)}) for name in names}
+    return open_gate(items, {}, PUBLIC | silo.public)
 
 
 def _train(silo: Silo, message: Message) -> Weights | Exception:

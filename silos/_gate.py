@@ -1,7 +1,8 @@
 """The release gate: the only way out of a silo.
 
 A reply carries named items. Each is the output of a mechanism, whose row in the ledger says that it was released and
-hashes to the very bytes that leave, or is public by name; anything else is refused by its name, whoever put it there.
+hashes to the very bytes that leave, or is public by name and one value; anything else is refused by its name, whoever
+put it there.
 """
 
 from collections.abc import Mapping, Set
@@ -36,7 +37,7 @@ def open_gate(
     Args:
         items: what is to leave, by name.
         charges: the charge of each item, as the ledger holds it now.
-        public: names of the items that no mechanism needs to price.
+        public: names of the items that no mechanism needs to price, each a single value.
 
     Raises:
         ReleaseRefused: naming an item that is neither public nor exactly what the ledger says was released.
@@ -45,7 +46,7 @@ def open_gate(
     content = filled(RecordDict(), records)
     check_reply(content, set(charges), public)
     for name, record in content.items():
-        if name not in public and isinstance(record, ArrayRecord):
+        if isinstance(record, ArrayRecord):
             charge = charges[name]
             if charge.output is None or charge.output != hash_weights(from_record(record)):
                 raise ReleaseRefused(f"Item {name!r} is not what the ledger released as {charge.key}.")
@@ -59,7 +60,11 @@ def check_reply(content: RecordDict, charged: Set[str], public: Set[str] = froze
         ReleaseRefused: naming the item.
     """
     for name, record in content.items():
-        if name in public or (name in charged and isinstance(record, ArrayRecord)):
+        if name in public and isinstance(record, ConfigRecord) and len(record) == 1:
+            continue
+        if name in charged and isinstance(record, ArrayRecord):
             continue
         allowed = ", ".join(sorted(charged | public)) or "none"
-        raise ReleaseRefused(f"Item {name!r} ({type(record).__name__}) has no charged release. Allowed: {allowed}.")
+        raise ReleaseRefused(
+            f"Item {name!r} ({type(record).__name__}) has no charged release and is not public. Allowed: {allowed}."
+        )

@@ -128,6 +128,7 @@ class Silo:
         held_out: its records that are kept from training, to score models on. What is released of them is charged to
             the chain of this shard's name: one of their own where no individual is on both sides.
         predict: scores them.
+        public: numbers that the scenario declares public; see `silos._public`.
     """
 
     run: str
@@ -139,6 +140,7 @@ class Silo:
     key: bytes | None = None
     held_out: Shard | None = None
     predict: Predict | None = None
+    public: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

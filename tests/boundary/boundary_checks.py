@@ -4,24 +4,40 @@ They stand here once: the tests of the boundary run them on the product as it is
 them on a product with a fault in it, to see that each of them can fail.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from numpy.typing import NDArray
-from taped import Seen, halved, taped_run, without_last
+from taped import Seen, halved, taped_run, without_last, without_last_individual
 
-from accounting import Ledger, LedgerConflict
-from scenarios import Scenario, load
+from accounting import Allowance, Budget, Ledger, LedgerConflict, SilodpError
+from scenarios import Scenario, load, run
+from scenarios._account import account_ledgers
 from scenarios._dataset import prepare
 from scenarios._encode import encode_features
 from scenarios._spec_data import Feature, NumericFeature
-from silos import OpacusEngine, Request, Schedule, Shard, Silo, Streams, Weights, build_model, weights_of
+from server import InProcessGrid, ask_public, find_silos
+from silos import (
+    Declined,
+    OpacusEngine,
+    Request,
+    Schedule,
+    Shard,
+    Silo,
+    Streams,
+    Weights,
+    build_model,
+    client_app,
+    weights_of,
+)
 from silos._drift import Drift
 
 FEATURES = 8
@@ -36,9 +52,14 @@ SCHEDULE = Schedule(
 STREAMS = Streams(b"a key of the boundary's tests")
 
 
-def check_non_interference(one: Seen, other: Seen) -> None:
-    """Every byte that left is the same for both datasets, while the silos did compute different sums."""
-    left, right = one.left(), other.left()
+def check_non_interference(one: Seen, other: Seen, public: Sequence[str] = ()) -> None:
+    """Every byte that left is the same for both datasets, while the silos did compute different sums.
+
+    Args:
+        one, other: the runs.
+        public: numbers declared public, which may differ.
+    """
+    left, right = one.left(public), other.left(public)
     assert list(left) == list(right), f"what left differs in kind: {set(left) ^ set(right)}"
     for name in left:
         assert left[name] == right[name], f"{name} depends on what a shard holds"
@@ -173,6 +194,76 @@ def check_inputs_depend_on_their_record_alone() -> None:
     changed = {name: np.concatenate([values[:-1], values[:1]]) for name, values in columns.items()}
     before, after = encode_features(columns, features), encode_features(changed, features)
     assert np.array_equal(before[:-1], after[:-1]), "another record's inputs moved"
+
+
+def check_counts_move_as_declared(scenario: Path, folder: Path) -> None:
+    """An individual who goes with both of its records moves a noisy count of individuals by one, as declared."""
+    table = pd.read_csv(scenario.parent / "people.csv")
+    pd.concat([table, table]).to_csv(scenario.parent / "people.csv", index=False)
+    paid = ["privacy.relation=add-or-remove-one", "privacy.size_epsilon=0.5", "privacy.noise_multiplier=1.5"]
+    unit = ["training.sampling=individuals", "data.records_per_individual=2", "training.rounds=1"]
+    private = load(scenario, [*paid, *unit])
+    dataset = prepare(private)
+    others = (dataset, without_last_individual(dataset, "south"))
+    seen = [taped_run(private, data, folder / str(place)) for place, data in enumerate(others)]
+    assert {moved for _, moved in seen[0].counts} == {1.0}, "a count of individuals is noised for something else"
+    check_sums_move_within_sensitivity(seen[0], seen[1])
+    check_non_interference(seen[0], seen[1])
+
+
+def check_only_what_is_declared_public_leaves(folder: Path) -> None:
+    """A silo gives out a number that is declared public, and refuses any other by its name."""
+    with Ledger.open(folder / "public.db", create=True) as ledger:
+        silo = replace(_silo(ledger, _engine(FEATURES)), public=frozenset({"individuals"}))
+        grid = InProcessGrid(client_app(lambda _: silo), ["north"])
+        nodes = find_silos(grid, ["north"])
+        assert ask_public(grid=grid, silos=nodes, names=["individuals"]) == {"north": {"individuals": 10}}
+        for name in ("records", "held-out-records", "loss"):
+            said = ""
+            try:
+                ask_public(grid=grid, silos=nodes, names=[name])
+            except SilodpError as error:
+                said = str(error)
+            assert f"'{name}'" in said, f"{name} left, or was not refused by its name: {said}"
+
+
+def check_a_guarantee_names_what_is_public(scenario: Path, folder: Path) -> None:
+    """Where sizes are true and declared public, the plan, the sentence and `account` say what is not covered."""
+    public = ["privacy.relation=add-or-remove-one", "silos.public=['records']", "training.rounds=1"]
+    result = run(load(scenario, public), out=folder / "public")
+    told = account_ledgers([folder / "public"], delta=None, epsilon=None, relation=None, membership=None, method="auto")
+    said = (result.guarantee.sentence(), str(told["sentence"]), *result.plan.warnings[:1])
+    for text in said:
+        assert "exact number of training records" in text, f"does not say that sizes are out of it: {text}"
+    assert "outside the guarantee" in result.plan.sizes
+
+
+def check_a_changed_shard_is_refused(scenario: Path, folder: Path) -> None:
+    """A run does not go on over a ledger that began with another shard."""
+    once = load(scenario, ["training.rounds=1"])
+    run(once, out=folder / "frozen")
+    (folder / "frozen" / "checkpoint.safetensors").unlink()
+    table = pd.read_csv(scenario.parent / "people.csv")
+    table["dose"] += 0.001
+    table.to_csv(scenario.parent / "people.csv", index=False)
+    said = ""
+    try:
+        run(once, out=folder / "frozen", resume=True)
+    except Declined as error:
+        said = str(error)
+    assert "2411.03299" in said, f"another shard went on under the same ledger, or without the reason: {said}"
+
+
+def check_a_budget_is_never_passed(scenario: Path, folder: Path) -> None:
+    """What a silo released, under laws that a count chose, stays within the filter that its ledger fixed."""
+    sizes = ["privacy.relation=add-or-remove-one", "privacy.size_epsilon=0.2", "training.expected_batch=30"]
+    result = run(load(scenario, [*sizes, "privacy.budget=2.1"]), out=folder / "budget")
+    with Ledger.open(result.folder / "ledger.db", read_only=True) as ledger:
+        for part in result.plan.silos:
+            budget = Budget.from_json(json.loads(ledger.fixed(part.silo, "budget") or ""))
+            laws = [one.mechanism for one in ledger.charges(part.silo) if not isinstance(one.mechanism, Allowance)]
+            spent = budget.spent(laws)
+            assert spent <= budget.total, f"silo {part.silo!r} spent {spent} of {budget.total}"
 
 
 class _OneMore:

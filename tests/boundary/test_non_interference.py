@@ -76,6 +76,30 @@ def test_every_byte_that_leaves_is_the_same_for_neighbouring_and_for_far_shards(
     check_sums_move_within_sensitivity(seen[0], seen[1])
 
 
+@pytest.mark.parametrize("engine", ["opacus", "auto"])
+def test_numbers_declared_public_are_all_that_may_differ(scenario_file: Path, tmp_path: Path, engine: str) -> None:
+    public = ["individuals", "held-out-records"]
+    declared = ["privacy.relation=add-or-remove-one", "silos.declared_size=90", f"silos.public={public}"]
+    scenario = load(scenario_file, [*COMMON, *declared, f"training.engine={engine}"])
+    dataset = prepare(scenario)
+    others = [without_last(dataset, "south"), halved(dataset)]
+    seen = [taped_run(scenario, data, tmp_path / str(place)) for place, data in enumerate((dataset, *others))]
+    for other in seen[1:]:
+        check_non_interference(seen[0], other, public)
+        assert seen[0].left() != other.left()
+
+
+def test_true_sizes_declared_public_let_nothing_else_out(scenario_file: Path, tmp_path: Path) -> None:
+    declared = ["privacy.relation=add-or-remove-one", "silos.public=['records']", "training.expected_batch=30"]
+    scenario = load(scenario_file, [*(one for one in COMMON if "rate" not in one), *declared])
+    dataset = prepare(scenario)
+    # Shards of the same sizes that hold something else: sizes are taken as known, and all else stays as it was.
+    others = [with_blank_last(dataset, "west"), blanked(dataset)]
+    seen = [taped_run(scenario, data, tmp_path / str(place)) for place, data in enumerate((dataset, *others))]
+    for other in seen[1:]:
+        check_non_interference(seen[0], other)
+
+
 PRIVATE = [
     "privacy.relation=add-or-remove-one",
     "privacy.noise_multiplier=1.5",
@@ -93,11 +117,7 @@ PRIVATE = [
 def test_sizes_moments_and_metrics_leave_as_priced_counts_alone(
     scenario_file: Path, tmp_path: Path, individuals: bool
 ) -> None:
-    if individuals:
-        unit = ["training.sampling=individuals", "silos.declared_size=90"]
-        scenario = load(scenario_file, [*(one for one in PRIVATE if "size_epsilon" not in one), *unit])
-    else:
-        scenario = load(scenario_file, PRIVATE)
+    scenario = load(scenario_file, [*PRIVATE, *["training.sampling=individuals"] * individuals])
     dataset = prepare(scenario)
     # Coins are dealt in the order of records, or of ids; without the last, the others keep theirs.
     neighbour = (without_last_individual if individuals else without_last)(dataset, "south")

@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 from taped import planted
 
 import scenarios._encode
+import scenarios._frozen_shards
+import scenarios._price
 import scenarios._runner
 import server._rounds
 import silos._client
+import silos._gate
 import silos._sample
-from accounting import Ledger
-from accounting._ledger_chain import Charge
+from accounting import LAW_CHAIN, Ledger, Mechanism
+from accounting._ledger_chain import Chain, Charge
 from scenarios import Scenario
 from scenarios._dataset import Dataset
-from silos import OpacusEngine, Schedule, Silo, Streams, Weights
+from silos import OpacusEngine, Schedule, Shard, Silo, Size, Streams, Weights
 from silos._optimizer import StreamOptimizer
 from silos._sample import Sample
 from silos._silo import Charged
@@ -51,6 +54,11 @@ CHECKS: dict[str, Check] = {
     "more steps than charged never leave": lambda at: checks.check_more_steps_than_charged_never_leave(at.folder),
     "a failed round is charged": lambda at: checks.check_a_failed_round_is_charged(at.folder),
     "inputs depend on their record alone": lambda _: checks.check_inputs_depend_on_their_record_alone(),
+    "counts move as declared": lambda at: checks.check_counts_move_as_declared(*at),
+    "only what is declared public leaves": lambda at: checks.check_only_what_is_declared_public_leaves(at.folder),
+    "a guarantee names what is public": lambda at: checks.check_a_guarantee_names_what_is_public(*at),
+    "a changed shard is refused": lambda at: checks.check_a_changed_shard_is_refused(*at),
+    "a budget is never passed": lambda at: checks.check_a_budget_is_never_passed(*at),
 }
 
 
@@ -208,6 +216,42 @@ def scaler_fitted_on_private_data() -> list[Fault]:
     return [(scenarios._encode, "_scaled", fitted)]
 
 
+def individuals_counted_by_their_records() -> list[Fault]:
+    return [(Size, "sums", lambda _self, shard, _outputs: np.array([len(shard)]))]
+
+
+def gate_asleep() -> list[Fault]:
+    return [(silos._gate, "check_reply", lambda *_: None)]
+
+
+def public_numbers_unsaid() -> list[Fault]:
+    return [(scenarios._price, "not_covered", lambda _: ())]
+
+
+def shards_thawed() -> list[Fault]:
+    return [(scenarios._frozen_shards, "freeze", lambda *_, **__: None)]
+
+
+def shards_frozen_by_the_run_key() -> list[Fault]:
+    freeze = scenarios._frozen_shards.freeze
+
+    def anew(ledger: Ledger, shard: Shard, _: bytes, **held: Shard | None) -> None:
+        if ledger.fixed(shard.name + LAW_CHAIN, "shard") is None:
+            freeze(ledger, shard, shard.fingerprint(b"run").encode()[:32], **held)
+
+    return [(scenarios._frozen_shards, "freeze", anew)]
+
+
+def budget_counts_no_law_under_an_allowance() -> list[Fault]:
+    charged = Chain.charged
+
+    def alone(self: Chain, run: str | None = None) -> list[Mechanism]:
+        allowed = [one.mechanism for one in self.charges.values() if one.allowed]
+        return [law for law in charged(self, run) if law not in allowed]
+
+    return [(Chain, "charged", alone)]
+
+
 FAULTS: dict[str, tuple[str, Callable[[], list[Fault]]]] = {
     "loss released raw": ("a run lets out nothing unpriced", loss_released_raw),
     "weight is the true size": ("a run lets out nothing unpriced", weight_is_the_true_size),
@@ -225,6 +269,12 @@ FAULTS: dict[str, tuple[str, Callable[[], list[Fault]]]] = {
     "plan instead of execution": ("more steps than charged never leave", plan_instead_of_execution),
     "failed round not charged": ("a failed round is charged", failed_rounds_not_charged),
     "scaler fitted on private data": ("inputs depend on their record alone", scaler_fitted_on_private_data),
+    "individuals counted by their records": ("counts move as declared", individuals_counted_by_their_records),
+    "gate asleep": ("only what is declared public leaves", gate_asleep),
+    "public numbers unsaid": ("a guarantee names what is public", public_numbers_unsaid),
+    "shards not frozen": ("a changed shard is refused", shards_thawed),
+    "shards compared with nothing": ("a changed shard is refused", shards_frozen_by_the_run_key),
+    "budget blind under an allowance": ("a budget is never passed", budget_counts_no_law_under_an_allowance),
 }
 
 

@@ -13,6 +13,7 @@ from accounting import Allowance, DiscreteLaplace, Ledger, NonPrivate, Relation,
 from scenarios import RunResult, Scenario, ScenarioError, load, make_plan, prepare, public_sizes, run
 from scenarios._asked import HELD_OUT
 from scenarios._noisy_metrics import noisy_metrics
+from scenarios._outcome import headline
 from scenarios._price import budget_of
 from scenarios._standardise import Scaling, standardised
 
@@ -217,6 +218,11 @@ def test_noisy_regression_metrics_without_noise_are_the_metrics() -> None:
     ("overrides", "message"),
     [
         ([*PRIVATE_SIZES, "silos.declared_size=50"], "in place of silos.declared_size"),
+        (["silos.public=['records']"], r"silos\.public.*means nothing under zero-out"),
+        ([PRIVATE_SIZES[0], "silos.public=['held-out-records']"], "leave them out of the guarantee by silos.public"),
+        ([PRIVATE_SIZES[0], "silos.public=['records']", *INDIVIDUALS], r"declared_size is required|is required: sizes"),
+        ([PRIVATE_SIZES[0], "silos.public=['loss']"], "records or individuals or held-out-records|records"),
+        ([*PRIVATE_SIZES, "silos.public=['records']", "silos.declared_size=50"], "in place of"),
         (["privacy.size_epsilon=0.2"], "means nothing under zero-out"),
         (["evaluation.silo_metrics=true"], "goes with silo_metrics"),
         (["evaluation.metric_epsilon=0.3"], "goes with silo_metrics"),
@@ -241,6 +247,40 @@ def test_an_override_of_how_sizes_become_public_replaces_the_other(scenario_file
     both = ["silos.declared_size=50", "privacy.size_epsilon=0.3"]
     with pytest.raises(ScenarioError, match="in place of"):
         load(scenario_file, both)
+
+
+def test_sizes_declared_public_are_the_true_ones_everywhere(scenario_file: Path, tmp_path: Path) -> None:
+    overrides = [PRIVATE_SIZES[0], "silos.public=['records', 'held-out-records']", "training.rounds=1"]
+    scenario = load(scenario_file, [*overrides, "evaluation.oracle=false"])
+    dataset = prepare(scenario)
+    result = run(scenario, out=tmp_path / "run")
+    truth = {name: len(shard) for name, shard in dataset.shards.items()}
+    assert {part.silo: part.size for part in result.plan.silos} == truth
+    assert {part.silo: part.schedule.expected_batch for part in result.plan.silos} == {
+        name: pytest.approx(0.3 * size) for name, size in truth.items()
+    }
+    told = result.metrics.pivot_table(index="silo", columns="metric", values="value")
+    assert told["records"].to_dict() == truth
+    assert told["held-out-records"].to_dict() == {name: (dataset.test_silos == name).sum() for name in truth}
+    # The same price as under a declared size, and a sentence that says what it leaves out.
+    declared = run(
+        load(scenario_file, [PRIVATE_SIZES[0], "silos.declared_size=50", "training.rounds=1"]), out=tmp_path / "d"
+    )
+    assert result.guarantee.epsilon == pytest.approx(declared.guarantee.epsilon, rel=1e-3)
+    assert "Not covered: the exact number of training records" in result.guarantee.sentence()
+    assert "Not covered" not in declared.guarantee.sentence()
+    assert "After 1 rounds" in headline(scenario, result.guarantee, result.metrics)
+
+
+def test_an_override_of_public_sizes_replaces_the_declared_ones(scenario_file: Path) -> None:
+    text = scenario_file.read_text("utf-8").replace('relation = "zero-out"', 'relation = "add-or-remove-one"')
+    scenario_file.write_text(text.replace('column = "hospital"', 'column = "hospital"\ndeclared_size = 50'), "utf-8")
+    public = load(scenario_file, ["silos.public=['records']"])
+    assert public.silos.declared_size is None
+    assert public.sizes_declared_public
+    both = load(scenario_file, ["silos.public=['held-out-records']"])
+    assert both.silos.declared_size == 50
+    assert load(scenario_file, ["privacy.size_epsilon=0.2"]).silos.declared_size is None
 
 
 def test_a_blank_row_stays_and_adds_nothing(scenario_file: Path) -> None:

@@ -74,5 +74,14 @@ def test_the_row_of_one_statistic_lets_no_other_out(ledger: Ledger, weights: Wei
         open_gate({"size": value}, {"size": replace(released, output=None)})
 
 
+def test_what_is_public_is_one_value_and_no_array(weights: Weights) -> None:
+    # Else a public name would let out whatever someone puts under it.
+    public = frozenset({"records"})
+    assert open_gate({"records": ConfigRecord({"number": 7})}, {}, public)["records"] == ConfigRecord({"number": 7})
+    for item in (weights, MetricRecord({"number": 7}), ConfigRecord({"number": 7, "other": 8}), ConfigRecord({})):
+        with pytest.raises(ReleaseRefused, match="'records'"):
+            open_gate({"records": item}, {}, public)
+
+
 def test_a_name_may_leave_since_it_is_public() -> None:
     assert "silo" in open_gate({"silo": ConfigRecord({"name": "north"})}, {})
