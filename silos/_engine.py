@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from opacus import GradSampleModule
 from torch import nn
 
 from accounting._validate import check_count
@@ -19,12 +18,17 @@ from silos._check_model import check_model, quiet_torch
 from silos._drift import Drift
 from silos._losses import loss
 from silos._optimizer import StreamOptimizer
+from silos._per_record import PerRecord
 from silos._precision import Precision, torch_dtype
 from silos._sample import Sample, sample_individuals, sample_records
 from silos._schedule import Schedule
 from silos._shard import Shard
 from silos._tasks import Task
 from silos._weights import Weights, check_same_layout
+
+_SMALL = 1 << 14
+"""Most weights of a model whose optimiser sees them as one: with more, copying the gradients together takes longer than
+the calls that it saves."""
 
 
 class OpacusEngine:
@@ -143,28 +147,30 @@ class OpacusEngine:
 
     def _step(self, features: torch.Tensor, labels: torch.Tensor, sample: Sample) -> None:
         if not len(sample.rows):
-            for parameter in self._parameters:
-                parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # pyright: ignore
-            self._finish(last=True)
+            self._finish([p.new_zeros((0, *p.shape)) for p in self._parameters], last=True)
             return
         for start, end in sample.chunks(self._chunk):
             chunk = torch.from_numpy(sample.rows[start:end])
-            outputs = self._module(features[chunk].to(self._device, self._dtype))
-            self._loss(outputs, labels[chunk].to(self._device)).backward()
+            gradients = self._per_record.gradients(
+                features.index_select(0, chunk).to(self._device, self._dtype),
+                labels.index_select(0, chunk).to(self._device),
+                self._loss,
+            )
             if sample.owners is not None:
-                self._sum_by_owner(sample.owners[start:end])
-            self._finish(last=end == len(sample.rows))
+                gradients = self._summed(gradients, sample.owners[start:end])
+            self._finish(gradients, last=end == len(sample.rows))
 
-    def _sum_by_owner(self, owners: NDArray[np.intp]) -> None:
-        """Put one gradient for each individual, the sum over its records, in the place of one for each record."""
+    def _summed(self, gradients: Sequence[torch.Tensor], owners: NDArray[np.intp]) -> list[torch.Tensor]:
+        """One gradient for each individual, the sum over its records."""
         distinct, places = np.unique(owners, return_inverse=True)
         index = torch.from_numpy(places).to(self._device)
-        for parameter in self._parameters:
-            gradients: torch.Tensor = parameter.grad_sample  # pyright: ignore  # Opacus hangs it there
-            sums = gradients.new_zeros((len(distinct), *parameter.shape))
-            parameter.grad_sample = sums.index_add_(0, index, gradients)  # pyright: ignore
+        return [each.new_zeros((len(distinct), *each.shape[1:])).index_add_(0, index, each) for each in gradients]
 
-    def _finish(self, *, last: bool) -> None:
+    def _finish(self, gradients: Sequence[torch.Tensor], *, last: bool) -> None:
+        if self._joint:
+            rows = [each.reshape(len(each), size) for each, size in zip(gradients, self._sizes, strict=True)]
+            gradients = [torch.cat(rows, 1)]
+        self._optimizer.take(gradients)
         self._optimizer.signal_skip_step(do_skip=not last)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -178,8 +184,9 @@ class OpacusEngine:
         self._flat = torch.cat([p.detach().flatten() for p in self._parameters])
         for parameter, part in zip(self._parameters, self._flat.split(self._sizes), strict=True):
             parameter.data = part.view_as(parameter)
-        self._module = GradSampleModule(model, loss_reduction="sum")
-        self._optimizer = StreamOptimizer(self._parameters)
+        self._per_record = PerRecord(model)
+        self._joint = len(self._flat) <= _SMALL
+        self._optimizer = StreamOptimizer([nn.Parameter(self._flat)] if self._joint else self._parameters)
 
     def _read(self) -> Weights:
         flat = self._flat.cpu().numpy().copy()

@@ -36,7 +36,7 @@ class StreamOptimizer(DPOptimizer):
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        inner = torch.optim.SGD(parameters, lr=1.0)
+        inner = torch.optim.SGD(parameters, lr=1.0, foreach=False)
         super().__init__(inner, noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=1, loss_reduction="mean")
         self._trained = list(parameters)
         self._sizes = [p.numel() for p in self._trained]
@@ -75,6 +75,16 @@ class StreamOptimizer(DPOptimizer):
         self._offset = None if offset is None else offset.to(self._trained[0])
         self.executed = 0
         self.zeroed = 0
+
+    def take(self, gradients: Sequence[torch.Tensor]) -> None:
+        """Give the parameters their per-record gradients of one physical batch."""
+        for p, gradient in zip(self._trained, gradients, strict=True):
+            p.grad_sample = gradient
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002  # its gradients are always made anew
+        """Forget the gradients of the last physical batch."""
+        for p in self._trained:
+            p.grad = p.grad_sample = p.summed_grad = None
 
     def clip_and_accumulate(self) -> None:
         """Add the clipped gradients of one physical batch to the sum of the step."""

@@ -29,6 +29,9 @@ class Sample:
 
     def chunks(self, size: int) -> Iterator[tuple[int, int]]:
         """Ranges of at most `size` rows; an individual's rows stay together, in a longer range where it has more."""
+        if 0 < len(self.rows) <= size:
+            yield 0, len(self.rows)
+            return
         ends = np.arange(1, len(self.rows) + 1)
         if self.owners is not None:
             ends = np.flatnonzero(np.diff(self.owners, append=-1)) + 1
