@@ -15,7 +15,7 @@ Guarantees, each checked by the tests:
 - Every read of charges replays the chain; a damaged one raises instead of giving a price.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from accounting._allowance import Allowance
-from accounting._errors import LedgerConflict, LedgerError
+from accounting._errors import LedgerConflict, LedgerCorrupt, LedgerError
 from accounting._ledger_chain import Chain, Charge, Key
 from accounting._ledger_exports import read_json
 from accounting._ledger_files import LedgerFile
@@ -201,6 +201,25 @@ class Ledger(LedgerReads):
             if (known.state, known.reason) == (Event.FAILED, reason):
                 return known
             return self._end(chain, charge.key, Event.FAILED, note=reason)
+
+    def follow(self, other: LedgerReads, silos: Collection[str] | None = None) -> None:
+        """Append what another ledger holds of some silos beyond this one, row by row as it stands there.
+
+        Args:
+            other: whose rows; as long as the chains there begin with those here, or the other way round.
+            silos: whose chains; None takes all.
+
+        Raises:
+            LedgerCorrupt: when the rows there do not go on from the rows here; nothing is appended then.
+        """
+        with self._log.appending():
+            for row in list(other.all_rows()):
+                if silos is None or row.silo in silos:
+                    chain = self._log.chain(row.silo)
+                    if row.sequence > chain.length:
+                        self._log.take(chain, row)
+                    elif row.sequence == chain.length and row.hash != chain.head:
+                        raise LedgerCorrupt(f"{self.path}: silo {row.silo!r} has other rows than in {other.path}.")
 
     @classmethod
     def import_json(cls, source: str | PathLike[str], path: str | PathLike[str]) -> Self:

@@ -68,6 +68,18 @@ class Log:
         """
         self._pending.append(chain.extend(unsealed))
 
+    def take(self, chain: Chain, row: Row) -> None:
+        """Add a row that another ledger sealed to the open batch.
+
+        Raises:
+            LedgerCorrupt: naming this file, when the row does not follow here.
+        """
+        try:
+            chain.accept(row)
+        except LedgerCorrupt as error:
+            raise LedgerCorrupt(f"{self.file.path}: {error}") from error
+        self._pending.append(row)
+
     def chains(self) -> dict[str, Chain]:
         """The chains that have rows, by silo, sorted, after a look at the file."""
         self._follow()

@@ -1,6 +1,6 @@
 """What a ledger says: every question that leaves it as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -97,6 +97,10 @@ class LedgerReads:
     def rows(self, silo: str) -> list[Row]:
         """The silo's rows as they are stored."""
         return [row for row in self._log.rows() if row.silo == silo]
+
+    def all_rows(self) -> Iterator[Row]:
+        """The rows of all silos as they are stored, in the order in which they were appended."""
+        return self._log.rows()
 
     def verify(self, heads: Mapping[str, str] | None = None) -> dict[str, str]:
         """Check the whole file: its structure, each row's hash, their order, and that they tell a possible history.

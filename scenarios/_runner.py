@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 from safetensors.numpy import save
@@ -22,12 +23,15 @@ from scenarios._errors import RunError
 from scenarios._groups import grouped
 from scenarios._plan import Plan, make_plan
 from scenarios._price import epsilons_by_round, executed, price_run
+from scenarios._ray_silos import RaySilos
 from scenarios._report import render_report
 from scenarios._simulation import Progress, Simulation
 from scenarios._spec import Scenario
 from silos import Weights
 
 CHECKPOINT = "checkpoint.safetensors"
+
+GridName = Literal["in-process", "ray"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,6 +71,8 @@ def run(
     out: Path | str | None = None,
     resume: bool = False,
     workers: int | None = None,
+    grid: GridName = "in-process",
+    ray_address: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Run a scenario.
@@ -77,6 +83,9 @@ def run(
         resume: go on with the run of this scenario that was stopped in `out`; the results are the same bytes.
         workers: processes that train the silos: 1 trains them in this one, None takes one a core where that is faster.
             The results are the same bytes.
+        grid: where the silos are: ``in-process``, or ``ray``, in the processes of a Ray cluster. The results are the
+            same, to the byte where the machines are alike.
+        ray_address: of a running cluster; None takes that of ``RAY_ADDRESS``, or starts one here.
         progress: called as the run goes on.
 
     Raises:
@@ -87,7 +96,16 @@ def run(
             less than the checkpoint saw.
         WorkerLost: where a worker process ends again and again; the run can be resumed.
     """
-    return run_prepared(scenario, prepare(scenario), out=out, resume=resume, workers=workers, progress=progress)
+    return run_prepared(
+        scenario,
+        prepare(scenario),
+        out=out,
+        resume=resume,
+        workers=workers,
+        grid=grid,
+        ray_address=ray_address,
+        progress=progress,
+    )
 
 
 def run_prepared(
@@ -97,13 +115,16 @@ def run_prepared(
     out: Path | str | None = None,
     resume: bool = False,
     workers: int | None = None,
+    grid: GridName = "in-process",
+    ray_address: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """As `run`, over the scenario's data as `prepare` gave them."""
     began = time.perf_counter()
     scenario = grouped(scenario, dataset.shards)
     plan = make_plan(scenario, public_sizes(scenario, dataset))
-    simulation = Simulation(scenario, dataset, plan, workers=workers)
+    cluster = _cluster(scenario, dataset, plan, grid, ray_address, workers)
+    simulation = Simulation(scenario, dataset, plan, workers=workers, cluster=cluster)
     folder = Path(out) if out is not None else default_folder(scenario)
     state = _start(folder, scenario, simulation, resume=resume)
     with _told_of(state):
@@ -131,6 +152,18 @@ def run_prepared(
     timings = {"seconds": round(time.perf_counter() - began, 3), "workers": simulation.workers}
     _write(result, prices, timings)
     return result
+
+
+def _cluster(
+    scenario: Scenario, dataset: Dataset, plan: Plan, grid: GridName, address: str | None, workers: int | None
+) -> RaySilos | None:
+    if grid == "in-process" and address is None:
+        return None
+    if grid != "ray":
+        raise RunError(f"Expected grid={grid!r} to be in-process, or ray, which alone has an address.")
+    if workers not in (None, 1):
+        raise RunError(f"Expected workers={workers} to be left out: on Ray one actor a core of the cluster trains.")
+    return RaySilos(scenario, dataset, plan, address=address)
 
 
 def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: bool) -> Checkpoint:

@@ -7,6 +7,7 @@ heavy is imported inside the commands, so that help answers at once.
 import json
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,15 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key, as in training.rounds=5; repeatable."),
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Replaces the scenario's seed.")]
+
+
+class Grid(StrEnum):
+    """Where the silos of a run are."""
+
+    IN_PROCESS = "in-process"
+    RAY = "ray"
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -49,6 +59,12 @@ def run(
         int | None,
         typer.Option(min=1, help="Processes that train; default: one a core where that is faster. Changes no result."),
     ] = None,
+    grid: Annotated[
+        Grid, typer.Option(help="Where the silos are: in this process, or in those of a Ray cluster.")
+    ] = Grid.IN_PROCESS,
+    ray_address: Annotated[
+        str | None, typer.Option(help="With --grid ray: a running cluster; default: RAY_ADDRESS, else one starts here.")
+    ] = None,
 ) -> None:
     """Run a scenario and price it."""
     from scenarios._console import print_result, watch
@@ -59,7 +75,13 @@ def run(
     loaded = load(scenario, overrides or (), seed)
     with watch(loaded) as progress:
         result = run_scenario(
-            loaded, out=out or default_folder(loaded), resume=resume, workers=workers, progress=progress
+            loaded,
+            out=out or default_folder(loaded),
+            resume=resume,
+            workers=workers,
+            grid=grid.value,
+            ray_address=ray_address,
+            progress=progress,
         )
     print_result(result)
 

@@ -7,7 +7,6 @@ Flower `ClientApp` run unchanged. Node ids are 1, 2, ... in the silos' order and
 from collections.abc import Callable, Iterable, Sequence
 
 from flwr.app import Context, Error, Message, RecordDict, UserConfig
-from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
@@ -15,6 +14,9 @@ from accounting import InvalidValue
 from server._flower import identify_process, number
 
 UNKNOWN_NODE = 1
+
+App = Callable[[Message, Context], Message]
+"""Serves a message to a node, whose context comes with it; a Flower `ClientApp` is one."""
 
 Together = Callable[[Sequence[tuple[Message, Context]]], Sequence[Message]]
 """Serves many messages at once: each with its node's context, and a reply to each in the same order."""
@@ -24,7 +26,7 @@ class InProcessGrid(Grid):
     """Silos of this process as a grid.
 
     Args:
-        app: the client app of every silo; a silo's name is its node's config value ``silo``.
+        app: serves every silo; a silo's name is its node's config value ``silo``.
         silos: their names, in a fixed order.
         run_id: Flower's number of the run; it reaches no result.
         run_config: the run's config, as `flwr run` would give it to each app.
@@ -33,7 +35,7 @@ class InProcessGrid(Grid):
 
     def __init__(
         self,
-        app: ClientApp,
+        app: App,
         silos: Sequence[str],
         *,
         run_id: int = 1,

@@ -43,6 +43,9 @@ class HeldArray(Array):
         """A copy of the value, as Flower's own arrays give."""
         return self.held.copy()
 
+    def __reduce__(self) -> tuple[type[Array], tuple[str, tuple[int, ...], str, bytes]]:
+        return Array, (self.dtype, tuple(self.shape), self.stype, self.data)
+
     def __getattr__(self, name: str) -> bytes:
         if name != "data":
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}.")
