@@ -174,33 +174,11 @@ def open_silo(
         ModelRefused: for a model that cannot be trained.
         LedgerError: for a ledger that cannot be used.
     """
-    place, seed = SiloFolder(folder), law.insecure_test_seed
-    if not run.isprintable() or not run:
+    if not run or not run.isprintable():
         raise Declined("Expected the run to have a printable name.", Reason.RUN)
-    models = [
-        build_model(
-            one.kind,
-            input_shape=shard.features.shape[1:],
-            outputs=law.data.outputs,
-            hidden=one.hidden,
-            activation=one.activation,
-            seed=0,
-        )
-        for one in law.models
-    ]
-    engines = [
-        build_engine(
-            law.engine.name,
-            model,
-            task=law.data.task,
-            input_shape=shard.features.shape[1:],
-            outputs=law.data.outputs,
-            by_individual=law.limits.sampling == "individuals",
-            device=law.engine.device,
-            max_physical_batch=law.engine.max_physical_batch,
-        )
-        for model in models
-    ]
+    place, seed = SiloFolder(folder), law.insecure_test_seed
+    models = _models(law, shard.features.shape[1:])
+    engines = [_engine(law, model, shard.features.shape[1:]) for model in models]
     layouts = [frozenset(engine.layout.items()) for engine in engines]
     if len(set(layouts)) < len(layouts):
         raise LawBroken(f"{place.path}: two allowed models have weights of the same names and shapes.")
@@ -221,6 +199,34 @@ def open_silo(
         folder=place,
         engines=engines,
         asked_by=asked_by,
+    )
+
+
+def _models(law: Law, input_shape: tuple[int, ...]) -> list[nn.Module]:
+    """The models that the law allows; their weights are the server's to send."""
+    return [
+        build_model(
+            one.kind,
+            input_shape=input_shape,
+            outputs=law.data.outputs,
+            hidden=one.hidden,
+            activation=one.activation,
+            seed=0,
+        )
+        for one in law.models
+    ]
+
+
+def _engine(law: Law, model: nn.Module, input_shape: tuple[int, ...]) -> Engine:
+    return build_engine(
+        law.engine.name,
+        model,
+        task=law.data.task,
+        input_shape=input_shape,
+        outputs=law.data.outputs,
+        by_individual=law.limits.sampling == "individuals",
+        device=law.engine.device,
+        max_physical_batch=law.engine.max_physical_batch,
     )
 
 

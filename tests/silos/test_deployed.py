@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lying import Server, make_shard, make_silo, released
+from lying import FEATURES, Server, make_shard, make_silo, released
 
 from accounting import LAW_CHAIN, NOISE, TEST_NOISE, Disjoint, Federation, Ledger, Relation
+from silos import build_model, weights_of
 from silos._folder import SiloFolder
 from silos._law import LAW
 from silos._shard_files import write_shard
@@ -206,3 +207,17 @@ def test_two_processes_asked_the_same_at_once_release_the_same_and_charge_once(t
     assert len(answers) == 1
     with Ledger.open(server.folder / "ledger.db", read_only=True) as ledger:
         assert len(ledger.charges("north")) == 1
+
+
+def test_each_allowed_model_is_told_by_its_weights_and_two_that_look_alike_are_no_law(tmp_path: Path) -> None:
+    mlp = '[[models]]\nkind = "mlp"\nhidden = [3]\n'
+    server = make_silo(tmp_path / "north", lambda text: text.replace("[budget]", f"{mlp}\n[budget]"))
+    other = build_model("mlp", input_shape=(FEATURES,), outputs=1, hidden=(3,), seed=1)
+    assert server.send(server.content()).has_content()
+    assert server.send(server.content(weights_of(other), round=2)).has_content()
+    third = build_model("mlp", input_shape=(FEATURES,), outputs=1, hidden=(4,), seed=1)
+    reply = server.send(server.content(weights_of(third), round=3))
+    assert str(reply.error.reason).startswith("declined (model)")
+    alike = mlp + mlp + 'activation = "relu"\n'
+    server = make_silo(tmp_path / "alike", lambda text: text.replace("[budget]", f"{alike}\n[budget]"))
+    assert reason(server) == "failed"
