@@ -124,6 +124,8 @@ def _kill(deployment: Deployment, victim: str, choice: random.Random) -> bool:
     wanted = {"superlink": "flower-superlink", "supernode": "silos._supernode", "app": "flwr-clientapp"}[victim]
     found = [pid for pid in carriers(deployment.token, role) if wanted in _command(pid)]
     _signal(found, signal.SIGKILL)
+    while set(found) & set(carriers(deployment.token, role)):
+        time.sleep(POLL)
     return bool(found)
 
 

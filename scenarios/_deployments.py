@@ -122,8 +122,10 @@ def run_on(
         RunError: for a run that stopped, saying why; and where there is none to resume.
     """
     check_certificate(deployment.server / CA)
-    folder = _unfinished(deployment) if resume else new_run(deployment, _changed(deployment, overrides))
+    scenario = load(_unfinished(deployment) / SCENARIO) if resume else _changed(deployment, overrides)
     with SuperLink(deployment.address, deployment.server / CA) as link:
+        link.nodes()  # a run that cannot be submitted is not begun
+        folder = _unfinished(deployment) if resume else new_run(deployment, scenario)
         number = submit(deployment, link, folder)
         try:
             state = follow(link, number, folder, progress)
@@ -132,7 +134,6 @@ def run_on(
             raise
     if state.outcome != "completed":
         raise _stopped(deployment, folder, state.details or state.outcome)
-    scenario = load(folder / SCENARIO)
     price = account_ledgers(
         [deployment.silo(silo) for silo in deployment.silos],
         delta=scenario.privacy.delta,

@@ -174,4 +174,4 @@ def _telling(address: str) -> Iterator[None]:
         said = f"{error.response.status_code} {error.response.text[:300]}"
         raise SilodpError(f"The SuperLink at {address} refused: {said}") from error
     except httpx.HTTPError as error:
-        raise SuperLinkUnreachable(f"No SuperLink answers at {address}: {error}.") from error
+        raise SuperLinkUnreachable(f"No SuperLink answers at {address}: {error}. Is the deployment up?") from error

@@ -73,14 +73,14 @@ def up(deployment: Deployment, *, port: int | None = None) -> Deployment:
         if SUPERLINK not in running:
             started[SUPERLINK] = _start(deployment, SUPERLINK, deployment.server, deployment.ports[0])
         with SuperLink(deployment.address, deployment.server / CA) as link:
-            _wait(lambda: _answers(link), started, deployment)
+            _wait(lambda: _answers(link), running | started, deployment)
             for silo in deployment.silos:
                 link.register(deployment.public_key(silo), silo)
             for position, silo in enumerate(deployment.silos):
                 if (role := str(position)) not in running:
                     own = deployment.ports[position + 1]
                     started[role] = _start(deployment, role, deployment.silo(silo), own)
-            _wait(lambda: _all_online(link, deployment, started, logged), started, deployment)
+            _wait(lambda: _all_online(link, deployment, started, logged), running | started, deployment)
     except BaseException:
         for role in started:
             stop_all(deployment.token, role)
@@ -189,10 +189,10 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _wait(ready: Callable[[], bool], started: Mapping[str, Process], deployment: Deployment) -> None:
+def _wait(ready: Callable[[], bool], processes: Mapping[str, Process], deployment: Deployment) -> None:
     deadline = time.monotonic() + PATIENCE
     while not ready():
-        for role, process in started.items():
+        for role, process in processes.items():
             if not process.alive():
                 raise _ended(deployment, role)
         if time.monotonic() > deadline:
@@ -203,4 +203,4 @@ def _wait(ready: Callable[[], bool], started: Mapping[str, Process], deployment:
 def _ended(deployment: Deployment, role: str) -> ProcessError:
     folder = deployment.server if role == SUPERLINK else deployment.silo(deployment.silos[int(role)])
     who = "The SuperLink" if role == SUPERLINK else f"The SuperNode of silo {deployment.silos[int(role)]!r}"
-    return ProcessError(f"{who} ended at once. The end of {folder / LOG}:\n{tail(folder / LOG)}")
+    return ProcessError(f"{who} ended. The end of {folder / LOG}:\n{tail(folder / LOG)}")

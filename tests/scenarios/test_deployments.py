@@ -110,6 +110,7 @@ def test_what_was_prepared_cannot_be_overridden(deployment: Deployment) -> None:
 def test_a_run_without_a_superlink_says_so(deployment: Deployment) -> None:
     with pytest.raises(SuperLinkUnreachable, match=deployment.address):
         run_on(deployment)
+    assert not (deployment.folder / "runs").exists()
 
 
 def test_a_folder_that_is_not_empty_or_no_deployment_is_refused(tmp_path: Path, module_scenario_file: Path) -> None:
