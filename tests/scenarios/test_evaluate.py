@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.calibration import calibration_curve
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from scenarios._evaluate import CALIBRATION_BINS, calibration_error, score
 
@@ -20,6 +21,25 @@ def error_by_intervals(probabilities: Floats, happened: NDArray[np.bool_]) -> fl
         if within.any():
             total += within.mean() * abs(happened[within].mean() - probabilities[within].mean())
     return total
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 8])  # with many ties, with some, with none
+def test_area_under_the_curve_is_that_of_scikit_learn(decimals: int) -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 2, 300).astype(np.float32)
+    logits = (generator.normal(0, 2, 300) + labels).round(decimals)
+    found = score("binary", logits[:, np.newaxis], labels)["auc"]
+    assert found == pytest.approx(roc_auc_score(labels, logits), abs=1e-12)
+
+
+def test_loss_and_r2_are_those_of_scikit_learn() -> None:
+    generator = np.random.default_rng(0)
+    logits, labels = generator.normal(0, 3, (300, 4)), generator.integers(0, 4, 300)
+    expected = log_loss(labels, softmax(logits, axis=1), labels=np.arange(4))
+    assert score("multiclass", logits, labels)["loss"] == pytest.approx(expected, rel=1e-9)
+    wanted = generator.normal(2, 1, 300).astype(np.float32)
+    guesses = wanted[:, np.newaxis] + generator.normal(0, 0.5, (300, 1))
+    assert score("regression", guesses, wanted)["r2"] == pytest.approx(r2_score(wanted, guesses[:, 0]), rel=1e-6)
 
 
 def test_binary_calibration_error_is_that_of_the_positive_class() -> None:
