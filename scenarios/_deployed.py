@@ -23,7 +23,8 @@ from scenarios._noisy_metrics import noisy_rows
 from scenarios._plan import make_plan
 from scenarios._released import ask_after
 from scenarios._spec import Scenario
-from server import RoundResult, build_strategy, restore_state, run_rounds, save_state
+from scenarios._strategy import strategy_in
+from server import RoundResult, run_rounds, save_state
 from server._deploy_grid import Patience, SiloGrid
 from server._personal import personal_models
 from silos import Weights, build_model, weights_of
@@ -126,9 +127,7 @@ def run_deployed(
     state = _start(scenario, facts, run, folder)
     rounds = scenario.training.rounds
     schedules = {part.silo: part.schedule for part in make_plan(scenario, facts.sizes).silos}
-    options = scenario.training.strategy.model_dump()
-    strategy = build_strategy(options.pop("name"), options)
-    restore_state(strategy, state.strategy)
+    strategy = strategy_in(scenario, state)
     silos = SiloGrid(grid, list(schedules), Patience(**scenario.deployment.model_dump()))
     _tell(folder, state, rounds)
     for result in run_rounds(

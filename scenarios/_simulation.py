@@ -24,8 +24,9 @@ from scenarios._released import ask_after, ask_before, declare, declared_public
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario
 from scenarios._standardise import standardised
+from scenarios._strategy import strategy_in
 from scenarios._trainer import Trainer
-from server import InProcessGrid, RoundResult, build_strategy, find_silos, restore_state, run_rounds, save_state
+from server import InProcessGrid, RoundResult, find_silos, run_rounds, save_state
 from server._personal import personal_models
 from silos import Silo, Streams, Weights, client_app, weights_of
 
@@ -163,10 +164,7 @@ class Simulation:
 
     def _strategy(self, state: Checkpoint) -> Strategy:
         """The strategy as it was in that state."""
-        options = self._scenario.training.strategy.model_dump()
-        strategy = build_strategy(options.pop("name"), options)
-        restore_state(strategy, state.strategy)
-        return strategy
+        return strategy_in(self._scenario, state)
 
     def _ask_before(self, ledger: Ledger) -> None:
         grid, silos = self._grid(ledger, self._as_read)
