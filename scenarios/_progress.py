@@ -19,7 +19,7 @@ class Progress:
         round, rounds: rounds done, and to do in all.
         silo: the silo that trains now; None after a round.
         metric, value: the task's headline metric at its last evaluation.
-        releases: so far, of the silo that the plan prices highest, from its ledger.
+        read: what the silo that the plan prices highest has released, from its ledger, by now.
         spent: what their epsilon is, in words.
         relation, delta: to price them by.
         failures: silo-rounds that failed so far.
@@ -30,7 +30,7 @@ class Progress:
     silo: str | None
     metric: str
     value: float
-    releases: Sequence[Mechanism]
+    read: Callable[[], Sequence[Mechanism]]
     spent: str
     relation: Relation
     delta: float
@@ -38,15 +38,20 @@ class Progress:
 
     @property
     def epsilon(self) -> float:
-        """What the releases so far cost; computed when asked for."""
-        return epsilon(self.releases, relation=self.relation, delta=self.delta).epsilon
+        """What the releases so far cost; read and computed when asked for."""
+        return epsilon(self.read(), relation=self.relation, delta=self.delta).epsilon
 
 
 class Teller:
     """Turns the state of a run into `Progress`."""
 
     def __init__(
-        self, progress: Callable[[Progress], None], scenario: Scenario, plan: Plan, ledger: Ledger, state: Checkpoint
+        self,
+        progress: Callable[[Progress], None] | None,
+        scenario: Scenario,
+        plan: Plan,
+        ledger: Ledger,
+        state: Checkpoint,
     ) -> None:
         self.state = state
         self._progress = progress
@@ -55,12 +60,11 @@ class Teller:
         self._spent = spent_in_words(scenario)
         self._plan = plan
         self._ledger = ledger
-        self._releases: Sequence[Mechanism] = ()
 
     def tell(self, silo: str | None = None) -> None:
         """Call back: a silo begins to train; or, without one, a round is over."""
-        if silo is None:
-            self._releases = self._ledger.releases(self._plan.worst.silo)
+        if self._progress is None:
+            return
         value = latest(self.state.metrics, self._metric)
         self._progress(
             Progress(
@@ -69,10 +73,13 @@ class Teller:
                 silo=silo,
                 metric=self._metric,
                 value=float("nan") if value is None else value,
-                releases=self._releases,
+                read=self._read,
                 spent=self._spent,
                 relation=self._plan.relation,
                 delta=self._plan.delta,
                 failures=len(self.state.failures),
             )
         )
+
+    def _read(self) -> Sequence[Mechanism]:
+        return self._ledger.releases(self._plan.worst.silo)

@@ -132,7 +132,7 @@ def run_prepared(
     with closing(simulation), ledger:
         with _told_of(state):
             ledger.verify(state.heads)
-        for after in simulation.rounds(ledger, state, progress or (lambda _: None)):
+        for after in simulation.rounds(ledger, state, progress):
             state = replace(after, heads=ledger.heads())
             save_checkpoint(folder / CHECKPOINT, state)
         state = simulation.finish(ledger, state)

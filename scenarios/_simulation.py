@@ -98,7 +98,9 @@ class Simulation:
         rows = [MetricRow(0, silo, *number) for silo, numbers in public.items() for number in numbers.items()]
         return replace(state, metrics=[*self._evaluate(state), *rows])
 
-    def rounds(self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None]) -> Iterator[Checkpoint]:
+    def rounds(
+        self, ledger: Ledger, start: Checkpoint, progress: Callable[[Progress], None] | None
+    ) -> Iterator[Checkpoint]:
         """The state after each round that follows `start`; what led to it is durably in the ledger by then."""
         teller = Teller(progress, self._scenario, self._plan, ledger, start)
         grid, silos = self._grid(ledger, self._dataset, teller)
