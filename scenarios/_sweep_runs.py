@@ -18,7 +18,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel
@@ -140,16 +140,21 @@ def _pooled(scenario: Scenario) -> Scenario:
 _BASELINES = {NO_PRIVACY: _no_privacy, ALONE: _alone, POOLED: _pooled, MAJORITY: _no_privacy}
 
 
-def parse_over(text: str) -> tuple[str, tuple[Value, ...]]:
-    """A swept key and its values from ``KEY=VALUE,VALUE...``; values in TOML, a bare word is a string.
+def parse_over(texts: Iterable[str]) -> dict[str, tuple[Value, ...]]:
+    """Swept keys and their values from ``KEY=VALUE,VALUE...`` each; values in TOML, a bare word is a string.
 
     Raises:
-        ScenarioError: for anything else.
+        ScenarioError: for anything else, or a key that is given twice.
     """
-    key, equals, values = text.partition("=")
-    if not equals or not key.strip() or not all(part.strip() for part in values.split(",")):
-        raise ScenarioError(f"--over {text}: must read key=value,value..., as in epsilon=0.5,1,2")
-    return key.strip(), tuple(_value(part.strip()) for part in values.split(","))
+    over: dict[str, tuple[Value, ...]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not key.strip() or not all(part.strip() for part in values.split(",")):
+            raise ScenarioError(f"--over {text}: must read key=value,value..., as in epsilon=0.5,1,2")
+        if key.strip() in over:
+            raise ScenarioError(f"--over {text}: {key.strip()} is given twice; give all of its values at once")
+        over[key.strip()] = tuple(_value(part.strip()) for part in values.split(","))
+    return over
 
 
 def _value(text: str) -> Value:

@@ -116,7 +116,7 @@ def sweep(
     from scenarios._sweep_console import print_sweep, watch_sweep
     from scenarios._sweep_runs import parse_over
 
-    values = dict(map(parse_over, over)) if over is not None else None
+    values = parse_over(over) if over is not None else None
     names = baselines.split(",") if baselines is not None else None
     resolved = resolve(load(scenario, overrides or (), seed), values, seeds, names)
     folder = out or default_sweep_folder(resolved)

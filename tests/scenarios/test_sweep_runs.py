@@ -132,9 +132,13 @@ def test_a_sweep_changes_nothing_of_a_run(scenario_file: Path) -> None:
 
 
 def test_swept_values_are_read_as_toml_says() -> None:
-    assert parse_over("epsilon=0.5,1, inf") == ("epsilon", (0.5, 1, math.inf))
-    assert parse_over("strategy=fedavg,fedadam:tau=0.1") == ("strategy", ("fedavg", "fedadam:tau=0.1"))
-    assert parse_over("oracle=true,false") == ("oracle", (True, False))
+    assert parse_over(["epsilon=0.5,1, inf", "strategy=fedavg,fedadam:tau=0.1", "oracle=true,false"]) == {
+        "epsilon": (0.5, 1, math.inf),
+        "strategy": ("fedavg", "fedadam:tau=0.1"),
+        "oracle": (True, False),
+    }
     for bad in ("epsilon", "=1", "epsilon=1,,2"):
         with pytest.raises(ScenarioError, match="key=value"):
-            parse_over(bad)
+            parse_over([bad])
+    with pytest.raises(ScenarioError, match="twice"):
+        parse_over(["epsilon=1", "epsilon=2"])
