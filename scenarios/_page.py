@@ -49,14 +49,15 @@ svg { display: block; width: 100%; height: auto; color: var(--ink); }
 @media screen and (max-width: 34rem) { .wide { display: none; } .narrow { display: block; }
   body { padding-top: 1.5rem; } .headline { font-size: 1.3rem; } }
 .scroll { overflow: auto; max-width: 100%; -webkit-overflow-scrolling: touch; }
-@media screen and (min-width: 70rem) { .bleed { width: 66rem; margin-left: -11.25rem; max-width: none; } }
+@media screen and (min-width: 78rem) { .bleed { width: 75rem; margin-left: -15.75rem; max-width: none; } }
 .tall { max-height: 28rem; border: 1px solid var(--line); border-radius: .3rem; }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.4;
   font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th, td { text-align: right; padding: .35rem .55rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
+th:first-child { z-index: 1; }
 td.words { white-space: normal; min-width: 14rem; text-align: left; }
-th { font-weight: 600; color: var(--faint); background: var(--paper); position: sticky; top: 0;
+th { white-space: normal; font-weight: 600; color: var(--faint); background: var(--paper); position: sticky; top: 0;
   vertical-align: bottom; }
 td .range { display: block; font-size: .75rem; color: var(--faint); }
 tr.named td { background: var(--soft); font-weight: 600; } tr.named .range { font-weight: 400; }

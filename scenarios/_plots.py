@@ -4,6 +4,7 @@ import html
 import io
 import re
 from pathlib import Path
+from typing import Literal
 
 import matplotlib as mpl
 import pandas as pd
@@ -137,6 +138,23 @@ def svg(figure: Figure, name: str, title: str) -> str:
     for number, colour in enumerate(PALETTE):
         text = text.replace(colour, f"var(--c{number}, {colour})")
     return text
+
+
+def image(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
+    """The figure as a file on white, the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(buffer, format=kind, dpi=180, facecolor="white", metadata=metadata)
+    return buffer.getvalue()
+
+
+def laid_out(figure: Figure) -> Figure:
+    """The figure with its layout fixed, so that saving it in several formats does not find it anew."""
+    with mpl.rc_context(STYLE):
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
 
 
 def new_figure(x_label: str, y_label: str, size: tuple[float, float] = (6.4, 3.2)) -> tuple[Figure, Axes]:

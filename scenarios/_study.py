@@ -21,6 +21,7 @@ from scenarios._outcome import HEADLINE
 from scenarios._runner import SCENARIO
 from scenarios._spec_sweep import BASELINES
 from scenarios._summary import per_run
+from scenarios._sweep import FAILURES
 from scenarios._sweep import results as results_of_sweep
 from scenarios._sweep_runs import expand
 from scenarios._sweep_table import RUNS, SWEEP
@@ -73,7 +74,7 @@ class Study:
 
     def failures(self, run: str) -> int:
         """Silo-rounds of the run that failed."""
-        path = self.path(run) / "failures.csv"
+        path = self.path(run) / FAILURES
         return len(pd.read_csv(path)) if path.exists() else 0
 
     def guarantee(self, run: str) -> Guarantee | None:
@@ -109,6 +110,12 @@ class Study:
         name = SWEEP if (self.folder / SWEEP).exists() else SCENARIO
         path = self.folder / name
         return name, path.read_text("utf-8") if path.exists() else ""
+
+    @cached_property
+    def broken(self) -> int:
+        """Runs of the sweep that failed."""
+        path = self.folder / FAILURES
+        return len(pd.read_csv(path)) if (self.folder / SWEEP).exists() and path.exists() else 0
 
     @cached_property
     def unfinished(self) -> list[Path]:

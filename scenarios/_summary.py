@@ -96,9 +96,9 @@ def _expanded_interval(values: NDArray[np.float64]) -> tuple[float, float]:
 def said_of_seeds(seeds: int) -> str:
     """What is drawn around a mean over so many seeds, in words."""
     if seeds <= 1:
-        return "one seed: no interval, and nothing here says how another seed would end"
+        return "no interval, of one seed"
     if seeds < LEAST_SEEDS:
-        return f"the range of {seeds} seeds, too few for a 95% interval"
+        return f"the range of {seeds} seeds"
     return f"95% bootstrap intervals over {seeds} seeds"
 
 

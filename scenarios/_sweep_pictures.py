@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 from markupsafe import Markup
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from scenarios import _sweep_plots
 from scenarios._findings import Headline, round_table
 from scenarios._frames import column, where
-from scenarios._plots import svg
+from scenarios._plots import image, laid_out, svg
 from scenarios._spec_sweep import BASELINES
 from scenarios._study import Study
 from scenarios._summary import metric_words, said_of_seeds
@@ -30,23 +31,40 @@ class Picture:
 
     def inline(self) -> Markup:
         """The picture for the page, once for its column and once for a phone."""
+        figures = {"wide": self._wide, "narrow": laid_out(self.draw(True))}
         drawn = (
-            f'<div class="{kind}">{svg(self.draw(kind == "narrow"), f"{self.name}-{kind}", self.title)}</div>'
-            for kind in ("wide", "narrow")
+            f'<div class="{kind}">{svg(figure, f"{self.name}-{kind}", self.title)}</div>'
+            for kind, figure in figures.items()
         )
         return Markup("".join(drawn))
+
+    def files(self) -> dict[str, bytes]:
+        """The picture as PNG and SVG on white, and its numbers as CSV, by name of the file."""
+        drawn = {f"{self.name}.{kind}": image(self._wide, kind) for kind in ("png", "svg")}
+        return drawn | {f"{self.name}.csv": self.data.to_csv(index=False).encode()}
+
+    @cached_property
+    def _wide(self) -> Figure:
+        return laid_out(self.draw(False))
 
 
 def pictures_of(
     study: Study, headline: Headline, table: pd.DataFrame, silos: pd.DataFrame, spent: pd.DataFrame, prefix: str
 ) -> list[Picture]:
+    """The pictures that have something to show.
+
+    Args:
+        study, headline: whose, and at which epsilon.
+        table, silos, spent: from `main_table`, `silo_table` and `budget_table`.
+        prefix: before the pictures' names.
+    """
     metric, seeds = study.metric, study.seeds
     drawn, left_out = _drawn(table, headline)
     style = _sweep_plots.looks(drawn)
     about = metric_words(metric)
     at = f"at epsilon {number(headline.epsilon)}"
     rounds = round_table(study, headline.epsilon)
-    shown = " ".join((f"Marks: means over seeds; bars: {said_of_seeds(seeds)}.", left_out)).strip()
+    shown = " ".join((f"Marks: means over seeds, with {said_of_seeds(seeds)}.", left_out)).strip()
     found = [
         Picture(
             name=f"{prefix}frontier",

@@ -147,7 +147,7 @@ def _cloud(table: pd.DataFrame, metric: str, label: str, style: Mapping[str, Loo
         at = (int(records.iloc[place]), float(values.iloc[place]))
         left = at[0] < (low * high) ** 0.5
         axes.annotate(
-            _shortened(str(column(table, "silo").iloc[place]), 18),
+            _shortened(f"silo {column(table, 'silo').iloc[place]}", 18),
             at,
             xytext=(6 if left else -6, 0),
             textcoords="offset points",
@@ -171,7 +171,7 @@ def budget(table: pd.DataFrame, *, narrow: bool) -> Figure:
     with mpl.rc_context(STYLE):
         figure, axes = new_figure("epsilon", "", ((_NARROW if narrow else _WIDE)[0], 0.9 + 0.36 * len(rows)))
         bars = axes.barh(np.arange(len(rows)), finite, height=0.62, color=[colours[kind] for kind in rows["kind"]])
-        axes.bar_label(bars, [f" {said}" for said in rows["shown"]], fontsize=9)
+        axes.bar_label(bars, list(rows["shown"]), fontsize=9, padding=3)
         axes.set_yticks(np.arange(len(rows)), [_shortened(part, 24 if narrow else 48) for part in rows["part"]])
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")

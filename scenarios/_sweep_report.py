@@ -1,11 +1,9 @@
 """The report of sweeps and runs: one HTML page that needs no network, and its pictures and tables as files."""
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 
 from accounting import Guarantee
@@ -13,7 +11,6 @@ from scenarios._checkpoint import write_atomically
 from scenarios._errors import RunError
 from scenarios._findings import Headline, budget_table, headline_of, main_table, silo_table
 from scenarios._page import render_page
-from scenarios._plots import STYLE
 from scenarios._selection import Together, prices_of, selection_words
 from scenarios._study import Study, read_studies
 from scenarios._summary import said_of_seeds
@@ -57,24 +54,34 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
     Raises:
         RunError: for a folder that holds neither, or one that cannot be written.
     """
-    studies = read_studies(folders)
-    prices = prices_of(studies)
-    sections = [
-        _section(study, price, f"{place}-" if place > 1 else "")
-        for place, (study, price) in enumerate(zip(studies, prices, strict=True), 1)
-    ]
-    title = ", ".join(dict.fromkeys(study.name for study in studies))
+    sections = sections_of(folders)
+    title = ", ".join(dict.fromkeys(section.study.name for section in sections))
     values = {"sections": sections, "command": "silodp report " + " ".join(map(str, folders))}
+    files = {PAGE: render_page(BODY, title=title, values=values).encode()}
+    for section in sections:
+        files[f"{section.prefix}table.csv"] = section.table.to_csv(index=False).encode()
+        for picture in section.pictures:
+            files |= picture.files()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for section in sections:
-            for picture in section.pictures:
-                _write_picture(picture, out)
-            write_atomically(out / f"{section.prefix}table.csv", section.table.to_csv(index=False).encode())
-        write_atomically(out / PAGE, render_page(BODY, title=title, values=values).encode())
+        for name, content in files.items():
+            write_atomically(out / name, content)
     except OSError as error:
         raise RunError(f"{out}: cannot be written: {error.strerror}.") from error
     return out / PAGE
+
+
+def sections_of(folders: Sequence[Path]) -> list[Section]:
+    """All that the page says, its pictures not yet drawn.
+
+    Raises:
+        RunError: for a folder that holds neither a sweep nor a run.
+    """
+    studies = read_studies(folders)
+    return [
+        _section(study, price, f"{place}-" if place > 1 else "")
+        for place, (study, price) in enumerate(zip(studies, prices_of(studies), strict=True), 1)
+    ]
 
 
 def _section(study: Study, together: Together, prefix: str) -> Section:
@@ -106,14 +113,3 @@ def _dearest(study: Study, headline: Headline) -> str:
     """Of the headline's runs, the one that spent most."""
     runs = study.at(headline.best.label, headline.epsilon)
     return str(runs.sort_values("epsilon_spent", ascending=False)["run"].iloc[0])
-
-
-def _write_picture(picture: Picture, out: Path) -> None:
-    figure = picture.draw(False)
-    with mpl.rc_context(STYLE):
-        for kind in ("png", "svg"):
-            buffer = io.BytesIO()
-            metadata = {"Date": None} if kind == "svg" else None
-            figure.savefig(buffer, format=kind, dpi=180, facecolor="white", metadata=metadata)
-            write_atomically(out / f"{picture.name}.{kind}", buffer.getvalue())
-    write_atomically(out / f"{picture.name}.csv", picture.data.to_csv(index=False).encode())

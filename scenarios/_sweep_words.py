@@ -16,7 +16,6 @@ from scenarios._summary import (
     Estimate,
     estimate,
     metric_words,
-    said_of_seeds,
 )
 from scenarios._sweep_runs import ALONE, MAJORITY, NO_PRIVACY
 
@@ -39,7 +38,7 @@ class HeadlineWords:
     warnings: Sequence[str]
 
 
-def percent(part: float) -> str:
+def percent(part: float, _: int = 4) -> str:
     """A part of the whole in percent, with a decimal where it would else round to all or nothing."""
     if not math.isfinite(part):
         return "–"
@@ -47,11 +46,11 @@ def percent(part: float) -> str:
     return f"{100 * part:.{digits}f}%".replace("-", "−")
 
 
-def number(value: float) -> str:
-    """A number of a table or a sentence."""
+def number(value: float, digits: int = 4) -> str:
+    """A number of a table or a sentence, of so many significant digits."""
     if math.isinf(value):
         return "∞"
-    return "–" if math.isnan(value) else f"{value:.4g}".replace("-", "−")
+    return "–" if math.isnan(value) else f"{value:.{digits}g}".replace("-", "−")
 
 
 def headline_words(study: Study, headline: Headline, silos: pd.DataFrame) -> HeadlineWords:
@@ -102,7 +101,11 @@ def _gap(study: Study) -> str:
     low, high = (number(values[method].mean) for method in (MAJORITY, NO_PRIVACY))
     kind = "mean" if study.metric == "r2" else "majority"
     name = metric_words(study.metric)
-    return f"The gain: from {name} {low} by predicting the {kind} to {high} without privacy, on held-out records."
+    beyond = any(part > 1 for part in column(study.contenders, "utility"))
+    return (
+        f"The gain: from {name} {low} by predicting the {kind} to {high} by the scenario's own strategy without "
+        f"privacy, on held-out records{'; more than all of it is possible' if beyond else ''}."
+    )
 
 
 def _why_this_epsilon(headline: Headline) -> str:
@@ -124,8 +127,14 @@ def _gainers(silos: pd.DataFrame) -> str:
 
 
 def _seed_warnings(study: Study) -> list[str]:
-    said = said_of_seeds(study.seeds)
-    return [] if study.seeds >= LEAST_SEEDS else [f"{said[:1].upper()}{said[1:]}."]
+    if study.seeds >= LEAST_SEEDS:
+        return []
+    if study.seeds == 1:
+        return ["There is one seed: no interval, and nothing here says how another seed would end."]
+    return [
+        f"{study.seeds} seeds are too few for 95% intervals: what stands around a mean is the range of the seeds. "
+        f"{LEAST_SEEDS} are enough."
+    ]
 
 
 def _failure_warnings(study: Study) -> list[str]:
@@ -140,9 +149,11 @@ def _failure_warnings(study: Study) -> list[str]:
     failed = sum(study.failures(run) for run in study.runs["run"])
     if failed:
         said.append(f"{failed} times a silo failed in a round, and the federation went on without it; see the table.")
+    if broken := study.broken:
+        said.append(f"{broken} runs of the sweep failed and are in no mean; failures.csv in its folder says why.")
     if unfinished := study.unfinished:
         said.append(
-            f"{len(unfinished)} runs are unfinished and in no mean; what they released counts in what all runs cost."
+            f"{len(unfinished)} runs did not end and are in no mean; what they released counts in what all runs cost."
         )
     return said
 
@@ -168,7 +179,7 @@ def cells(study: Study, table: pd.DataFrame, headline: Headline) -> tuple[list[s
     measures = [name for name in measures if column(table, name).notna().any()]
     headings = ["method", "epsilon", metric_words(study.metric)]
     headings += ["gain kept" if name == "utility" else metric_words(name) for name in measures[1:]]
-    headings += ["epsilon spent", "runs", "failures", "seconds"]
+    headings += ["epsilon spent", "runs", "seconds"]
     rows: list[Mapping[str, object]] = []
     before = ""
     for row in table.to_dict("records"):
@@ -176,11 +187,13 @@ def cells(study: Study, table: pd.DataFrame, headline: Headline) -> tuple[list[s
         for name in measures:
             show = percent if name == "utility" else number
             low, high = float(row[f"{name}_low"]), float(row[f"{name}_high"])
-            shown.append((show(float(row[name])), f"{show(low)} to {show(high)}" if math.isfinite(low) else ""))
+            around = f"{show(low, 3)} to {show(high, 3)}" if math.isfinite(low) else ""
+            shown.append((show(float(row[name]), 4), around))
         spent = float("nan") if row["method"] == MAJORITY else float(row["epsilon_spent"])
         shown.append(("–" if math.isnan(spent) else round_up(spent, 4).replace("inf", "∞"), ""))
-        lost = f"{row['lost']} lost" if row["lost"] else ""
-        shown += [(str(row["seeds"] + row["lost"]), lost), (str(int(row["failed"])), ""), (number(row["seconds"]), "")]
+        amiss = {"lost": row["lost"], "silo-rounds failed": int(row["failed"])}
+        told = ", ".join(f"{count} {what}" for what, count in amiss.items() if count)
+        shown += [(str(row["seeds"] + row["lost"]), told), (number(row["seconds"], 3), "")]
         named = (row["label"], row["epsilon"]) == (headline.best.label, headline.epsilon)
         rows.append({"cells": shown, "named": named, "first": row["label"] != before})
         before = row["label"]

@@ -12,6 +12,7 @@ from scenarios import load, results
 from scenarios._spec_sweep import BASELINES
 from scenarios._sweep import resolve
 from scenarios._sweep_runs import SweepRun, expand
+from scenarios._sweep_table import ROWS
 
 SIGMAS: Mapping[float, float] = {0.5: 2.9, 2.0: 1.05, 8.0: 0.55}
 """Noise of a run by its target epsilon; the epsilons it really has are in the guarantees."""
@@ -64,7 +65,7 @@ def make_sweep(
         spent = _charge(path, run.name, silos, SIGMAS[run.epsilon]) if run.epsilon in SIGMAS else np.inf
         rows = _rows(KEPT[run.method][run.epsilon], run, silos, metric)
         _write_rounds(path, rows, metric)
-        rows.assign(epsilon_spent=spent, delta=DELTA).to_csv(path / "rows.csv", index=False)
+        rows.assign(epsilon_spent=spent, delta=DELTA).to_parquet(path / ROWS, index=False)
     return results(folder)
 
 

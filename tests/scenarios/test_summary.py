@@ -52,7 +52,7 @@ def test_few_seeds_have_a_range_and_one_has_nothing() -> None:
     assert one.mean == 0.4
     assert np.isnan([one.low, one.high]).all()
     assert "one seed" in said_of_seeds(1)
-    assert "range" in said_of_seeds(3)
+    assert said_of_seeds(3) == "the range of 3 seeds"
     assert "95%" in said_of_seeds(5)
     assert not estimate([1.0, 1.1, 1.2]).certain
 
