@@ -23,7 +23,7 @@ from scenarios._noisy_metrics import noisy_rows
 from scenarios._plan import make_plan
 from scenarios._released import ask_after
 from scenarios._spec import Scenario
-from scenarios._strategy import strategy_in
+from scenarios._strategy import PERSONAL, personal_bytes, strategy_in
 from server import RoundResult, run_rounds, save_state
 from server._deploy_grid import Patience, SiloGrid
 from server._personal import personal_models
@@ -33,8 +33,8 @@ from silos._files import write_atomically
 CHECKPOINT, MODEL, PROGRESS = "checkpoint.safetensors", "model.safetensors", "progress.json"
 """What a run's folder holds; the model is there when the run is done."""
 
-METRICS, PERSONAL = "metrics.csv", "personal.safetensors"
-"""What silos said of their last model, where the scenario asks them, and models of their own, where they have some."""
+METRICS = "metrics.csv"
+"""What silos said of their last model, where the scenario asks them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +183,7 @@ def _finish(
         table = pd.DataFrame(rows, columns=["round", "silo", "metric", "value"])
         write_atomically(folder / METRICS, table.to_csv(index=False).encode())
     if own:
-        arrays = {f"{silo}/{name}": array for silo, model in own.items() for name, array in model.items()}
-        write_atomically(folder / PERSONAL, save(arrays))
+        write_atomically(folder / PERSONAL, personal_bytes(own))
     write_atomically(folder / MODEL, save(state.model))
 
 

@@ -25,6 +25,7 @@ from scenarios._asked import HELD_OUT, Asked, allowance_of, asked_of_silos, boug
 from scenarios._groups import GroupRow, group_rows, grouped
 from scenarios._price import budget_of, membership_of, unit_of
 from scenarios._spec import Scenario
+from scenarios._spec_strategies import FedProx, Krum
 from scenarios._weights import weighted
 from silos import Schedule
 from silos._public import not_covered
@@ -39,6 +40,7 @@ class SiloPlan:
         size: its public number of records, declared or true by the relation.
         schedule: what each round asks of it.
         rounds: how many rounds it is asked to train.
+        twice: how many of them, from the first on, ask it for two models.
         price: what all that it is asked costs together, at the scenario's delta.
         asked: what it is asked beside training.
         allowance: what its training may cost, where a noisy count chose the schedule; None where its law is the price.
@@ -48,6 +50,7 @@ class SiloPlan:
     size: int
     schedule: Schedule
     rounds: int
+    twice: int
     price: Price
     asked: tuple[Asked, ...] = ()
     allowance: Allowance | None = None
@@ -58,7 +61,8 @@ class SiloPlan:
         if self.allowance is not None:
             return [*found, Release(mechanism=self.allowance, round=0)]
         law = self.schedule.mechanism()
-        return [*found, *(Release(mechanism=law, round=number) for number in range(1, rounds + 1))]
+        trained = (number for number in range(1, rounds + 1) for _ in range(2 if number <= self.twice else 1))
+        return [*found, *(Release(mechanism=law, round=number) for number in trained)]
 
     def apart(self) -> list[Release]:
         """What its held-out individuals will have paid for."""
@@ -69,9 +73,14 @@ class SiloPlan:
         return tuple(one.mechanism for one in self.asked if one.statistic is not None and not one.apart)
 
     @property
+    def models(self) -> int:
+        """Models that it is asked for over the whole run."""
+        return self.rounds + self.twice
+
+    @property
     def steps(self) -> int:
         """Steps over the whole run."""
-        return self.rounds * self.schedule.steps
+        return self.models * self.schedule.steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +124,8 @@ class Plan:
     def to_json(self) -> dict[str, object]:
         """The plan as plain values."""
         silos = [
-            {"silo": part.silo, "size": part.size, "rounds": part.rounds, "schedule": asdict(part.schedule)}
+            {"silo": part.silo, "size": part.size, "rounds": part.rounds, "models": part.models}
+            | {"schedule": asdict(part.schedule)}
             | {"epsilon": number_to_json(part.price.epsilon), "method": part.price.method}
             for part in self.silos
         ]
@@ -155,6 +165,7 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
             f"= {batch:g} is more than the {sizes[smallest]} records of the smallest silo, {smallest!r}: its sampling "
             f"rate would be above 1. Use at most {sizes[smallest]}, or give training.sampling_rate",
         )
+    _check_count(scenario, len(sizes))
     parts = tuple(
         _silo_plan(
             scenario,
@@ -177,6 +188,14 @@ def make_plan(scenario: Scenario, sizes: Mapping[str, int]) -> Plan:
         warnings=(*_warnings(scenario, sizes), *_exhausted(scenario, parts)),
         groups={silo: own.group for silo, own in scenario.privacy.silos.items() if own.group is not None},
     )
+
+
+def _check_count(scenario: Scenario, silos: int) -> None:
+    strategy = scenario.training.strategy
+    if isinstance(strategy, Krum) and not scenario.silos.pooled and silos < (least := 2 * strategy.malicious + 3):
+        raise scenario.error(
+            "training.strategy.malicious", f"= {strategy.malicious} needs at least {least} silos; there are {silos}"
+        )
 
 
 def federation_of(scenario: Scenario, parts: Sequence[SiloPlan], rounds: int) -> Federation:
@@ -220,6 +239,7 @@ def _schedule(scenario: Scenario, silo: str, size: int) -> Schedule:
         expected_batch=rate * size,
         learning_rate=training.learning_rate,
         momentum=training.momentum,
+        pull=training.strategy.pull if isinstance(training.strategy, FedProx) else 0.0,
         records=unit_of(scenario).records,
         by_individual=training.sampling == "individuals",
     )
@@ -235,6 +255,7 @@ def _silo_plan(
         size=size,
         schedule=schedule,
         rounds=rounds,
+        twice=scenario.training.twice,
         price=Price(epsilon=math.inf, delta=privacy.delta, method="pld"),
         asked=asked_of_silos(scenario),
         allowance=allowance,
@@ -311,10 +332,11 @@ def _exhausted(scenario: Scenario, parts: Sequence[SiloPlan]) -> list[str]:
             continue
         # What is left for training is rounded down: the filter adds up exactly.
         left, cost = budget.remaining(part.fixed_costs()), budget.spent([round])
-        if cost * part.rounds > left:
+        if cost * part.models > left:
+            kind = "models" if part.twice else "rounds"
             told.append(
-                f"The budget of silo {part.silo!r}, epsilon = {budget.epsilon:g}, admits {int(left / cost)} of "
-                f"its {part.rounds} rounds (as a Renyi filter at order {budget.order:g}); it declines the others."
+                f"The budget of silo {part.silo!r}, epsilon = {budget.epsilon:g}, admits {int(left / cost)} of its "
+                f"{part.models} {kind} (as a Renyi filter at order {budget.order:g}); it declines the others."
             )
     return told
 

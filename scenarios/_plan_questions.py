@@ -47,6 +47,7 @@ def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:
             plan.delta if part.allowance is None else part.allowance.delta,
             plan.relation,
             together,
+            scenario.training.fine_tune_rounds if part.twice else None,
         )
         for part in plan.silos
         if part.silo not in own
@@ -56,10 +57,19 @@ def affordable_rounds(scenario: Scenario, plan: Plan) -> int | None:
 
 @cache
 def _affordable(
-    law: Mechanism, others: tuple[Mechanism, ...], target: float, delta: float, relation: Relation, together: int
+    law: Mechanism,
+    others: tuple[Mechanism, ...],
+    target: float,
+    delta: float,
+    relation: Relation,
+    together: int,
+    once: int | None,
 ) -> int:
+    """`once`: rounds at the end that ask for one model, where those before ask for two; None where all ask for one."""
+
     def releases(rounds: int) -> list[Mechanism]:
-        return [*others, law.repeated(rounds * law.steps)] * together
+        models = rounds if once is None else rounds + max(0, rounds - once)
+        return [*others, law.repeated(models * law.steps)] * together
 
     return calibrate_rounds(releases, epsilon=target, delta=delta, relation=relation)
 

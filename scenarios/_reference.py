@@ -56,6 +56,10 @@ def reference() -> str:
 
 def _rows(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in section.model_fields.items():
+        words = get_args(field.annotation)
+        if get_origin(field.annotation) is Literal and len(words) == 1:  # the word that chooses this section
+            yield prefix + name, f'`"{words[0]}"`', _first_line(section)
+            continue
         text = (field.description or _first_line(field.annotation)).replace("|", "or")
         yield prefix + name, _default(field), text + _choices(field.annotation)
         for inner, part in _sections(field.annotation, prefix + name):

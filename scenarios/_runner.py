@@ -27,6 +27,7 @@ from scenarios._ray_silos import RaySilos
 from scenarios._report import render_report
 from scenarios._simulation import Progress, Simulation
 from scenarios._spec import Scenario
+from scenarios._strategy import PERSONAL, personal_bytes
 from silos import Weights
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -225,7 +226,6 @@ def _write(result: RunResult, prices: pd.DataFrame, timings: Mapping[str, float]
         "timings.json": json.dumps(timings).encode(),
     }
     if result.personal:
-        own = {f"{silo}/{name}": array for silo, model in result.personal.items() for name, array in model.items()}
-        contents["personal.safetensors"] = save(own)
+        contents[PERSONAL] = personal_bytes(result.personal)
     for name, content in contents.items():
         write_atomically(result.folder / name, content)

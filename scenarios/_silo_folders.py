@@ -125,6 +125,6 @@ def _limits(part: SiloPlan) -> Limits:
         clip_norm=asked.clip_norm,
         sampling_rate=asked.sampling_rate,
         steps=asked.steps,
-        rounds=part.rounds,
+        rounds=part.models,
         sampling="individuals" if asked.by_individual else "records",
     )

@@ -114,8 +114,8 @@ class Simulation:
                 if silo in self._budgets:
                     ledger.fix(silo, "budget", json.dumps(self._budgets[silo].to_json()))
             declare(self._scenario, self._plan, ledger, self.name)
-            for silo, schedule in schedules.items():
-                ledger.declare(silo, self.name, total, schedule.mechanism())
+            for part in self._plan.silos:
+                ledger.declare(part.silo, self.name, part.models, part.schedule.mechanism())
         self._ask_before(ledger)
         strategy = self._strategy(start)
         teller.tell()
@@ -155,7 +155,7 @@ class Simulation:
         if not self._scenario.evaluation.silo_metrics:
             return state
         grid, silos = self._grid(ledger, self._dataset)
-        models = dict.fromkeys(self._dataset.shards, state.model) | self.personal(state)
+        models = {**dict.fromkeys(self._dataset.shards, state.model), **self.personal(state)}
         released = ask_after(self._scenario, self._dataset.outputs, grid, silos, models, ledger)
         rows = noisy_rows(state.round, self._dataset.task, released, scale=self._dataset.label_scale)
         return replace(state, metrics=[*state.metrics, *rows])

@@ -19,7 +19,7 @@ from scenarios._spec_data import FILE_KINDS, Data, Section, Silos, refuse
 from scenarios._spec_deployment import Deployment
 from scenarios._spec_events import Events
 from scenarios._spec_privacy import Privacy
-from scenarios._spec_strategies import FedAvg, Strategy
+from scenarios._spec_strategies import Ditto, FedAvg, FedProx, Scaffold, Strategy
 from scenarios._spec_sweep import Sweep
 
 
@@ -43,6 +43,9 @@ class Training(Section):
     """How the silos train: rounds of DP-SGD steps."""
 
     rounds: int = Field(ge=1, le=10**5, description="number of rounds")
+    fine_tune_rounds: int = Field(
+        default=0, ge=0, description="of the rounds, so many at the end in which each silo trains on alone"
+    )
     local_steps: int = Field(default=1, ge=1, le=10**5, description="DP-SGD steps of a silo in each round")
     sampling: Literal["records", "individuals"] = Field(
         default="records",
@@ -81,6 +84,25 @@ class Training(Section):
         default=None,
         description="stop after the first evaluation of the headline metric that reaches this; all rounds are priced",
     )
+
+    @property
+    def twice(self) -> int:
+        """How many rounds, from the first on, ask each silo for two models instead of one."""
+        return self.rounds - self.fine_tune_rounds if isinstance(self.strategy, Ditto) else 0
+
+    @model_validator(mode="after")
+    def _strategy_fits(self) -> "Training":
+        strategy = self.strategy
+        if self.fine_tune_rounds >= self.rounds:
+            raise refuse("fine_tune_rounds", f"must leave rounds for the strategy: give at most {self.rounds - 1}")
+        if self.fine_tune_rounds and self.stop_at is not None:
+            raise refuse("stop_at", "would stop before fine_tune_rounds; give one of them")
+        if isinstance(strategy, FedProx | Ditto) and strategy.pull * self.learning_rate > 1:
+            most = f"{1 / self.learning_rate:g}, 1 / training.learning_rate"
+            raise refuse("strategy.pull", f"takes steps beyond what it pulls to: give at most {most}")
+        if isinstance(strategy, Scaffold) and self.momentum:
+            raise refuse("momentum", "must be 0: scaffold learns gradients from plain SGD steps")
+        return self
 
     @model_validator(mode="after")
     def _one_rate(self) -> "Training":
