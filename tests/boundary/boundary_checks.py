@@ -39,6 +39,7 @@ from silos import (
     weights_of,
 )
 from silos._drift import Drift
+from silos._silo import Charged
 
 FEATURES = 8
 SCHEDULE = Schedule(
@@ -91,11 +92,12 @@ def check_a_run_lets_out_nothing_unpriced(scenario: Path, folder: Path) -> None:
     check_sums_move_within_sensitivity(seen[0], seen[1])
 
 
-def check_the_price_is_of_all_that_was_executed(scenario: Path, folder: Path) -> None:
+def check_the_price_is_of_all_that_was_executed(scenario: Path, folder: Path, strategy: str = "fedavg") -> None:
     """The guarantee's epsilon is the composition, by another library, of every step that an optimiser took."""
-    private = _hospitals(scenario)
+    private = _hospitals(scenario, f"training.strategy.name={strategy}")
     seen = taped_run(private, prepare(private), folder / "priced")
     (each,) = {len(sums) for sums in seen.sums.values()}
+    assert each == (8 if strategy == "ditto" else 4)
     accountant = PLDAccountant(value_discretization_interval=1e-3)
     step = dp_event.GaussianDpEvent(private.privacy.noise_multiplier or 0.0)
     accountant.compose(dp_event.PoissonSampledDpEvent(private.training.sampling_rate or 0.0, step), each)
@@ -175,6 +177,23 @@ def check_more_steps_than_charged_never_leave(folder: Path) -> None:
         except LedgerConflict:
             return
     raise AssertionError("a step that was not charged has left")
+
+
+def check_a_second_pass_without_a_charge_never_leaves(folder: Path) -> None:
+    """A silo that trains a second time on the charge of the first lets nothing of it out."""
+    with Ledger.open(folder / "second.db", create=True) as ledger:
+        silo = _silo(ledger, _engine(FEATURES))
+        first = Request(round=1, schedule=SCHEDULE, weights=_initial())
+        silo.train(first)
+        second = replace(first, attempt=1)
+        charged = Charged(silo=silo, request=second, charge=ledger.charges("north")[0])
+        job = charged.job()
+        trained = silo.engine.train(job.weights, job.shard, job.schedule, job.sampling, job.noise)
+        try:
+            charged.release(*trained)
+        except LedgerConflict:
+            return
+    raise AssertionError("a second pass left on the charge of the first")
 
 
 def check_a_failed_round_is_charged(folder: Path) -> None:
@@ -295,10 +314,10 @@ class _Broken(_OneMore):
         raise MemoryError("no room")
 
 
-def _hospitals(scenario: Path) -> Scenario:
+def _hospitals(scenario: Path, *more: str) -> Scenario:
     """The small scenario of the tests under add-or-remove-one, of two rounds of two steps by Opacus."""
     private = ["privacy.relation=add-or-remove-one", "silos.declared_size=100", "privacy.noise_multiplier=1.5"]
-    return load(scenario, [*private, "training.rounds=2", "training.local_steps=2", "training.engine=opacus"])
+    return load(scenario, [*private, "training.rounds=2", "training.local_steps=2", "training.engine=opacus", *more])
 
 
 def _shard(records: int, name: str = "north") -> Shard:

@@ -30,6 +30,15 @@ CASES = [
     for name in names()
     for strategy, engine in STRATEGIES
     if (name, strategy, engine) != ("fashion-mnist-silos", "fedavg", "auto")  # auto leaves its network to Opacus
+] + [
+    ("hsb82-schools", "alone", "auto"),
+    ("chem97-authorities", "mr-mtl", "auto"),
+    ("cps-regions", "fedprox", "opacus"),
+    ("hsb82-schools", "ditto", "auto"),
+    ("digits-dirichlet", "ditto", "opacus"),
+    ("chem97-authorities", "scaffold", "auto"),
+    ("digits-dirichlet", "scaffold", "opacus"),
+    ("hsb82-schools", "krum", "auto"),
 ]
 
 
@@ -113,11 +122,14 @@ PRIVATE = [
 ]
 
 
-@pytest.mark.parametrize("individuals", [False, True])
+@pytest.mark.parametrize(
+    "more", [[], ["training.sampling=individuals"], ["training.strategy.name=mr-mtl", "training.fine_tune_rounds=1"]]
+)
 def test_sizes_moments_and_metrics_leave_as_priced_counts_alone(
-    scenario_file: Path, tmp_path: Path, individuals: bool
+    scenario_file: Path, tmp_path: Path, more: list[str]
 ) -> None:
-    scenario = load(scenario_file, [*PRIVATE, *["training.sampling=individuals"] * individuals])
+    scenario = load(scenario_file, [*PRIVATE, *more])
+    individuals = scenario.training.sampling == "individuals"
     dataset = prepare(scenario)
     # Coins are dealt in the order of records, or of ids; without the last, the others keep theirs.
     neighbour = (without_last_individual if individuals else without_last)(dataset, "south")

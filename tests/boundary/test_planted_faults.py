@@ -44,6 +44,10 @@ Check = Callable[[Place], None]
 CHECKS: dict[str, Check] = {
     "a run lets out nothing unpriced": lambda at: checks.check_a_run_lets_out_nothing_unpriced(*at),
     "the price is of all that was executed": lambda at: checks.check_the_price_is_of_all_that_was_executed(*at),
+    "a second pass is priced": lambda at: checks.check_the_price_is_of_all_that_was_executed(*at, "ditto"),
+    "a second pass without a charge never leaves": lambda at: checks.check_a_second_pass_without_a_charge_never_leaves(
+        at.folder
+    ),
     "a record moves the sum by at most the clip norm": lambda _: (
         checks.check_a_record_moves_the_sum_by_at_most_the_clip_norm()
     ),
@@ -190,6 +194,19 @@ def accountant_reset_each_round() -> list[Fault]:
     return [(Ledger, "charges", last_round)]
 
 
+def second_pass_not_priced() -> list[Fault]:
+    charges = Ledger.charges
+
+    def one_a_round(self: Ledger, silo: str, run: str | None = None) -> list[Charge]:
+        return [one for one in charges(self, silo, run) if one.key.attempt == 0]
+
+    return [(Ledger, "charges", one_a_round)]
+
+
+def second_pass_on_the_first_ones_charge() -> list[Fault]:
+    return [(Ledger, "release", lambda _, charge, **__: charge)]
+
+
 def plan_instead_of_execution() -> list[Fault]:
     release = Charged.release
 
@@ -266,6 +283,11 @@ FAULTS: dict[str, tuple[str, Callable[[], list[Fault]]]] = {
     "half the noise": ("noise has the declared deviation", lambda: _noise_times(0.5)),
     "no noise": ("noise has the declared deviation", lambda: _noise_times(0.0)),
     "accountant reset each round": ("the price is of all that was executed", accountant_reset_each_round),
+    "second pass not priced": ("a second pass is priced", second_pass_not_priced),
+    "second pass on the first one's charge": (
+        "a second pass without a charge never leaves",
+        second_pass_on_the_first_ones_charge,
+    ),
     "plan instead of execution": ("more steps than charged never leave", plan_instead_of_execution),
     "failed round not charged": ("a failed round is charged", failed_rounds_not_charged),
     "scaler fitted on private data": ("inputs depend on their record alone", scaler_fitted_on_private_data),
