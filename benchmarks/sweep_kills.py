@@ -67,7 +67,8 @@ def write_scenario(folder: Path) -> Path:
 def start(scenario: Path, folder: Path) -> "subprocess.Popen[bytes]":
     """A sweep in a process of its own."""
     words = ["-m", "scenarios.cli", "sweep", str(scenario), "--out", str(folder), "--jobs", "2"]
-    return subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with folder.with_suffix(".log").open("ab") as log:
+        return subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=log)
 
 
 def children(process: int) -> list[int]:
@@ -115,12 +116,14 @@ def content(folder: Path) -> dict[str, object]:
     return found
 
 
-def check(folder: Path, whole: dict[str, object]) -> None:
-    """See that a sweep came to what one without kills does.
+def check(sweep: "subprocess.Popen[bytes]", folder: Path, whole: dict[str, object]) -> None:
+    """See that a sweep ends well and comes to what one without kills does.
 
     Raises:
         SystemExit: naming what differs.
     """
+    if code := sweep.wait():
+        raise SystemExit(f"{folder}: ended with exit code {code}: {folder.with_suffix('.log').read_text()}")
     found = content(folder)
     if odd := [name for name in {*whole, *found} if whole.get(name) != found.get(name)]:
         raise SystemExit(f"{folder}: differs from a sweep without kills in {sorted(odd)}")
@@ -145,14 +148,12 @@ def main() -> None:
             if victim := kill_once(sweep, folder, choice):
                 killed.append(victim)
             else:
-                check(folder, whole)
+                check(sweep, folder, whole)
                 sweeps += 1
                 folder = Path(place) / f"sweep-{sweeps}"
             if sweep.poll() is not None:
                 sweep = start(scenario, folder)
-        if sweep.wait():
-            raise SystemExit(f"{folder}: the sweep ended with exit code {sweep.returncode}")
-        check(folder, whole)
+        check(sweep, folder, whole)
     workers = killed.count("a worker")
     print(
         f"{len(killed)} kills, {workers} of workers, over {sweeps} sweeps of {len(whole) - 2} runs and 2 majorities: "
