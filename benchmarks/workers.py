@@ -8,7 +8,18 @@ import numpy as np
 
 from benchmarks import federation
 from benchmarks.comparison import Comparison, in_turn, seconds
-from silos import FleetEngine, FleetTrainer, Job, OpacusEngine, Shard, Workers, build_engine, build_model, weights_of
+from silos import (
+    FleetEngine,
+    FleetTrainer,
+    Job,
+    OpacusEngine,
+    Outcome,
+    Shard,
+    Workers,
+    build_engine,
+    build_model,
+    weights_of,
+)
 
 COUNT = 2
 
@@ -19,7 +30,7 @@ class OneByOne:
     def __init__(self, engine: OpacusEngine) -> None:
         self._engine = engine
 
-    def train_all(self, jobs: Sequence[Job]) -> list[object]:
+    def train_all(self, jobs: Sequence[Job]) -> list[Outcome]:
         """The outcomes."""
         train = self._engine.train
         return [train(job.weights, job.shard, job.schedule, job.sampling, job.noise, job.drift) for job in jobs]

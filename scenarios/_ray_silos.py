@@ -12,6 +12,7 @@ for all of them.
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 Whole = tuple[Scenario, Dataset, Plan]
 """What a run is made from; the dataset as it was read."""
+
+_PATIENCE = 10.0
+"""Seconds that a cluster has to answer."""
 
 _PLACE = "partition-id"
 """Flower's name for a silo's number; its backend asks for it."""
@@ -138,6 +142,7 @@ class RaySilos:
         init: dict[str, str | bool] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self._address is not None:
             init["address"] = self._address
+            _check_answers(self._address)
         try:
             backend = RayBackend({"init_args": dict(init), "client_resources": {"num_cpus": 1, "num_gpus": 0.0}})
         except ConnectionError as error:
@@ -169,6 +174,17 @@ def _simulation(stored: "ObjectRef[Whole]") -> "Simulation":
     from scenarios._simulation import Simulation
 
     return Simulation(*ray.get(stored), workers=1)
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself tries for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "://" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise RunError(f"--ray-address {address}: no cluster answers there: {error}.") from None
 
 
 @contextmanager
