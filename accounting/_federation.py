@@ -146,7 +146,8 @@ class Federation:
             silos |= {silo: each.declared(silo, run) for silo, each in found.items()}
         else:
             silos |= _by_round({silo: each.charges(silo, run) for silo, each in found.items()})
-        silos |= {silo: [*silos[silo], *voided(each)] for silo, each in found.items()}
+        void = {each.path: voided(each) for each in found.values()}
+        silos |= {silo: [*silos[silo], *void[each.path]] for silo, each in found.items()}
         return cls(
             silos,
             membership,
