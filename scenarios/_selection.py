@@ -99,8 +99,8 @@ def selection_words(headline: Headline, together: Together) -> list[str]:
         return [f"{picked}Selection is not free: the server saw {runs}. {together.missing}"]
     said = [
         f"{picked}Selection is not free: the server saw {runs}, and every individual is in each. Together they cost "
-        f"epsilon {round_up(together.guarantee.epsilon, 3)} at delta {round_up(together.guarantee.delta, 3)}, and that "
-        f"is the price of what this page says of them. Epsilon {number(headline.epsilon)} is the price of one run that "
+        f"epsilon {round_up(together.guarantee.epsilon, 3)} at delta {round_up(together.guarantee.delta, 3)}, the "
+        f"price of what the server saw. Epsilon {number(headline.epsilon)} is the price of one run that "
         "was chosen in advance and is the only one."
     ]
     if together.with_alone is not None:

@@ -75,7 +75,7 @@ def pictures_of(
         ),
         Picture(
             name=f"{prefix}silos",
-            title=f"Who gains from federating, {at}",
+            title=f"{'Who gains from federating' if 'gain' in silos else 'Silo by silo'}, {at}",
             caption=_silo_caption(silos, seeds),
             data=silos,
             draw=lambda narrow: _sweep_plots.silos(silos, metric, headline.best.label, style, narrow=narrow),

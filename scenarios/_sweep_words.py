@@ -92,6 +92,8 @@ def _short_verb(outcome: Outcome, metric: str, s: str = "") -> str:
 
 def _gap(study: Study) -> str:
     """What all and nothing are, as means over seeds."""
+    if not column(study.runs, "method").isin(BASELINES).any():
+        return ""
     values: dict[str, Estimate] = {}
     for method in (MAJORITY, NO_PRIVACY):
         runs = where(study.runs, study.runs["method"] == method)

@@ -26,12 +26,13 @@ from accounting import (
     Guarantee,
     InvalidValue,
     Ledger,
+    Mechanism,
     Membership,
     Relation,
     Unit,
     Unknown,
 )
-from accounting import Release as Released
+from accounting._release import law_of
 from scenarios._account import FACTS, LEDGER, REACTS, parse_membership
 from scenarios._asked import HELD_OUT
 from scenarios._errors import RunError
@@ -53,7 +54,7 @@ class RunLedger:
         split: who is held out.
         delta: of the run's guarantee.
         facts: the terms that its ledger fixed; see `FACTS`.
-        releases: of each chain.
+        releases: of each chain, equal ones as one of all their steps.
     """
 
     data: str
@@ -61,7 +62,7 @@ class RunLedger:
     split: str
     delta: float
     facts: tuple[tuple[str, str], ...]
-    releases: dict[str, list[Released]]
+    releases: dict[str, list[Mechanism]]
 
 
 def read_run_ledger(folder: Path) -> RunLedger | None:
@@ -78,14 +79,13 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
     if not (folder / LEDGER).exists():
         return None
     with Ledger.open(folder / LEDGER, read_only=True) as ledger:
-        ledger.verify()
         if not ledger.silos():
             return None
         facts = {name: value for silo in ledger.silos() for name in FACTS if (value := ledger.fixed(silo, name))}
         federation = Federation.from_ledger(
             ledger, Unknown(), Relation(facts["relation"]), participation_reacts=facts["participation"] == REACTS
         )
-        releases = federation.releases()
+        laws = {chain: law_of(each) for chain, each in federation.releases().items()}
     silos, seed = scenario["silos"], scenario["seed"]
     dealt = silos.get("seed", seed) if "partition" in silos else None
     deal = {key: value for key, value in silos.items() if key not in (*_PUBLIC, "seed")} | {"dealt": dealt}
@@ -95,7 +95,7 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
         split=f"{seed}/{scenario['evaluation']['test_fraction']}",
         delta=scenario["privacy"]["delta"],
         facts=tuple(sorted(facts.items())),
-        releases=releases,
+        releases={chain: [step.repeated(steps) for step, steps in law] for chain, law in laws.items()},
     )
 
 
@@ -125,16 +125,16 @@ def price_together(runs: Sequence[RunLedger]) -> Guarantee:
     )
 
 
-def _chains(runs: Sequence[RunLedger]) -> dict[str, list[Released]]:
+def _chains(runs: Sequence[RunLedger]) -> dict[str, list[Mechanism]]:
     """What each silo of each deal released over all runs."""
     deals = {deal: number for number, deal in enumerate(dict.fromkeys(run.deal for run in runs), 1)}
-    chains: dict[str, list[Released]] = {}
+    chains: dict[str, list[Mechanism]] = {}
     for run in runs:
         splits = {each.split for each in runs if each.deal == run.deal}
         for chain, releases in run.releases.items():
             silo = chain if len(splits) == 1 else chain.removesuffix(HELD_OUT)
             name = silo if len(deals) == 1 else f"{silo} of deal {deals[run.deal]}"
-            chains.setdefault(name, []).extend(Released(mechanism=each.mechanism) for each in releases)
+            chains.setdefault(name, []).extend(releases)
     return chains
 
 

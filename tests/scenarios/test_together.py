@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting import InvalidValue, Ledger, Mechanism, Relation, Release, SampledGaussian, epsilon
+from accounting import InvalidValue, Ledger, Mechanism, Relation, SampledGaussian, epsilon
 from scenarios import load, run
 from scenarios._together import RunLedger, price_together, read_run_ledger
 
@@ -25,7 +25,7 @@ def made(chains: dict[str, Sequence[SampledGaussian]], **changes: object) -> Run
         split="1/0.2",
         delta=1e-4,
         facts=tuple(sorted(FACTS.items())),
-        releases={chain: [Release(mechanism=each) for each in laws] for chain, laws in chains.items()},
+        releases={chain: list(laws) for chain, laws in chains.items()},
     )
     return replace(base, **changes)
 
