@@ -40,7 +40,7 @@ from scenarios._errors import RunError
 MOST_LAWS = 24
 """More distinct laws than this are composed by Renyi divergences, since PLD of so many takes minutes."""
 
-_PUBLIC = ("declared_size", "membership", "max_silos", "min_records")
+_PUBLIC = ("declared_size", "membership", "max_silos", "min_records", "public")
 """Keys of `silos` that move nobody."""
 
 
