@@ -179,11 +179,12 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _began(pid: int) -> int | None:
-    """Start time of a process, in clock ticks; None where it has ended, be it that nobody has collected it yet."""
+    """Start time of a process, in clock ticks; None where it has ended or is ending, collected by its parent or not."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text("utf-8", errors="replace")
+        ending = not (_PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
         return None
     # The second field is the command in brackets and may hold anything.
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else int(fields[18])
+    return None if ending or state in "ZX" else int(fields[18])
