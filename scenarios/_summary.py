@@ -26,6 +26,7 @@ from scipy.stats import norm, t
 from scenarios._checkpoint import WHOLE
 from scenarios._frames import column, where
 from scenarios._noisy_metrics import PREFIX
+from scenarios._spec_sweep import BASELINES
 from scenarios._sweep_runs import MAJORITY, NO_PRIVACY
 
 LEAST_SEEDS = 5
@@ -176,9 +177,18 @@ def _utility(runs: pd.DataFrame, metric: str) -> pd.Series:
     return (column(runs, metric) - floor) / gap.where(opens)
 
 
+def reference_runs(runs: pd.DataFrame, method: str) -> pd.DataFrame:
+    """The runs of a baseline; of no privacy, where it was not run, those of the only strategy at epsilon inf."""
+    found = where(runs, runs["method"] == method)
+    if len(found) or method != NO_PRIVACY:
+        return found
+    infinite = where(runs, (runs["epsilon"] == np.inf) & ~column(runs, "method").isin(BASELINES))
+    return infinite if column(infinite, "method").nunique() == 1 else found
+
+
 def _same_seed(runs: pd.DataFrame, method: str, metric: str) -> pd.Series:
     """The baseline's metric for each run: of the same seed, and the same settings where the baseline has them."""
-    baseline = where(runs, runs["method"] == method)
+    baseline = reference_runs(runs, method)
     keys = ["seed", *(key for key in settings_of(runs) if len(baseline) and column(baseline, key).notna().all())]
     known = baseline.groupby(keys, as_index=False).agg(**{"baseline": (metric, "mean")})
     return column(runs[keys].merge(known, how="left", on=keys).set_axis(runs.index), "baseline")

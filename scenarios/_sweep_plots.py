@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 
 import matplotlib as mpl
@@ -17,7 +17,7 @@ from scenarios._plots import INK, PALETTE, STYLE, new_figure
 from scenarios._summary import metric_words
 from scenarios._sweep_runs import ALONE, MAJORITY, NO_PRIVACY, POOLED
 
-MOST_METHODS = 8
+MOST_METHODS = 10
 """More methods than this are not drawn: nobody could tell them apart."""
 
 MOST_ROWS = 16
@@ -44,13 +44,21 @@ POOLED_LOOK = Look(PALETTE[4], "P", "-.")
 
 
 def looks(labels: Sequence[str]) -> dict[str, Look]:
-    """How each method is drawn, the same in every picture."""
+    """How each method is drawn, the same in every picture.
+
+    A method has its own colour; where other keys were swept, each of their settings has, and methods differ by marker
+    and dash alone.
+    """
+    parts = {label: label.partition(", ")[::2] for label in labels}
+    methods = list(dict.fromkeys(method for method, _ in parts.values()))
+    settings = list(dict.fromkeys(setting for _, setting in parts.values()))
     fixed = {ALONE: ALONE_LOOK, POOLED: POOLED_LOOK}
-    colours, markers = cycle(PALETTE[:3] + PALETTE[5:]), cycle("osD^X*h")
-    return {
-        label: fixed[name] if (name := label.partition(",")[0]) in fixed else Look(next(colours), next(markers), "-")
-        for label in labels
-    }
+    own = zip(cycle(PALETTE[:3] + PALETTE[5:]), cycle("osD^X*h"))
+    by_method = {method: fixed[method] if method in fixed else Look(*next(own), "-") for method in methods}
+    if len(settings) == 1:
+        return {label: by_method[method] for label, (method, _) in parts.items()}
+    colours = dict(zip(settings, cycle(PALETTE)))
+    return {label: replace(by_method[method], colour=colours[setting]) for label, (method, setting) in parts.items()}
 
 
 def frontier(table: pd.DataFrame, metric: str, style: Mapping[str, Look], *, narrow: bool) -> Figure:
@@ -64,20 +72,40 @@ def frontier(table: pd.DataFrame, metric: str, style: Mapping[str, Look], *, nar
     """
     with mpl.rc_context(STYLE):
         figure, axes = new_figure("epsilon of a run", metric_words(metric), _NARROW if narrow else _WIDE)
-        for row in where(table, column(table, "method").isin(list(_LEVELS))).to_dict("records"):
-            words, dash = _LEVELS[row["method"]]
-            axes.axhline(row[metric], color=INK, linestyle=dash, linewidth=1.2, label=words)
-            if math.isfinite(row[f"{metric}_low"]):
-                axes.axhspan(row[f"{metric}_low"], row[f"{metric}_high"], color=INK, alpha=0.12, linewidth=0)
-        finite = where(table, np.isfinite(column(table, "epsilon")) & column(table, "label").isin(list(style)))
+        _levels(axes, table, metric, style)
+        drawn = where(table, column(table, "label").isin(list(style)))
+        epsilons = sorted(set(column(drawn, "epsilon")))
+        places = dict(zip(epsilons, _places(epsilons), strict=True))
         for number, (label, look) in enumerate(style.items()):
-            rows = where(finite, finite["label"] == label)
-            if len(rows):
-                aside = 1.02 ** (number - (len(style) - 1) / 2)
-                _with_intervals(axes, column(rows, "epsilon") * aside, rows, metric, label, look)
-        _log_ticks(axes, sorted(set(column(finite, "epsilon"))))
+            rows = where(drawn, drawn["label"] == label)
+            aside = 1.02 ** (number - (len(style) - 1) / 2)
+            finite = np.isfinite(column(rows, "epsilon"))
+            for part, shown in ((where(rows, finite), label), (where(rows, ~finite), label * (not finite.any()))):
+                if len(part):
+                    _with_intervals(axes, column(part, "epsilon").map(places) * aside, part, metric, shown, look)
+        _log_ticks(axes, list(places.values()), [f"{each:g}".replace("inf", "∞") for each in epsilons])
         _legend(figure, axes, narrow)
     return figure
+
+
+def _levels(axes: Axes, table: pd.DataFrame, metric: str, style: Mapping[str, Look]) -> None:
+    """Lines across for what knows no epsilon, in the colour of their settings where those were swept."""
+    colours = {label.partition(", ")[2]: look.colour for label, look in style.items()}
+    for row in where(table, column(table, "method").isin(list(_LEVELS))).to_dict("records"):
+        words, dash = _LEVELS[row["method"]]
+        setting = str(row["label"]).partition(", ")[2]
+        colour = colours.get(setting, INK) if setting else INK
+        said = f"{words}, {setting}" if setting else words
+        axes.axhline(row[metric], color=colour, linestyle=dash, linewidth=1.2, label=said)
+        if math.isfinite(row[f"{metric}_low"]):
+            axes.axhspan(row[f"{metric}_low"], row[f"{metric}_high"], color=colour, alpha=0.12, linewidth=0)
+
+
+def _places(epsilons: Sequence[float]) -> list[float]:
+    """Where epsilons stand on a logarithmic axis: infinity a step to the right of the last finite one."""
+    finite = [each for each in epsilons if math.isfinite(each)] or [1.0]
+    step = max(2.0, (finite[-1] / finite[0]) ** 0.15)
+    return [each if math.isfinite(each) else finite[-1] * step for each in epsilons]
 
 
 def rounds(table: pd.DataFrame, metric: str, style: Mapping[str, Look], *, narrow: bool) -> Figure:
@@ -141,8 +169,9 @@ def _cloud(table: pd.DataFrame, metric: str, label: str, style: Mapping[str, Loo
     low, high = int(records.min()), int(records.max())
     if high > 8 * low:
         axes.set_xscale("log")
-        sizes = (lead * 10**power for power in range(9) for lead in (1, 3))
-        _log_ticks(axes, [size for size in sizes if low / 1.5 <= size <= 1.5 * high])
+        sizes = [lead * 10**power for power in range(9) for lead in (1, 3)]
+        shown = [size for size in sizes if low / 1.5 <= size <= 1.5 * high]
+        _log_ticks(axes, shown, [f"{size:,}" for size in shown])
     for place in sorted({int(values.argmin()), int(values.argmax())}):
         at = (int(records.iloc[place]), float(values.iloc[place]))
         left = at[0] < (low * high) ** 0.5
@@ -187,18 +216,15 @@ def _with_intervals(axes: Axes, x: pd.Series, rows: pd.DataFrame, metric: str, l
     axes.errorbar(x, means, yerr=bars, label=label, elinewidth=1, capsize=2, **marks)
 
 
-def _log_ticks(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis with ticks at these values, as few of them as keep apart."""
+def _log_ticks(axes: Axes, values: Sequence[float], names: Sequence[str]) -> None:
+    """A logarithmic axis with ticks at these values, as many of them, from the last on, as keep apart."""
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
-    if not values:
-        return
-    room = (math.log(values[-1]) - math.log(values[0])) / 9 if len(values) > 1 else 0
-    kept = [values[-1]]
-    for value in reversed(values[:-1]):
-        if math.log(kept[-1]) - math.log(value) >= room:
-            kept.append(value)
-    axes.set_xticks(kept, [f"{value:,g}" for value in kept])
+    kept: dict[float, str] = {}
+    for value, name in zip(reversed(values), reversed(names), strict=True):
+        if not kept or math.log(min(kept) / value) >= math.log(values[-1] / values[0]) / 9:
+            kept[value] = name
+    axes.set_xticks(list(kept), list(kept.values()))
 
 
 def _legend(figure: Figure, axes: Axes, narrow: bool) -> None:
@@ -206,6 +232,7 @@ def _legend(figure: Figure, axes: Axes, narrow: bool) -> None:
     if handles:
         shown = [_shortened(name, 22 if narrow else 40) for name in names]
         columns = 2 if narrow else min(len(names), 4)
+        figure.set_figheight(figure.get_figheight() + 0.17 * (-(-len(names) // columns) - 1))
         figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 

@@ -16,6 +16,7 @@ from scenarios._summary import (
     Estimate,
     estimate,
     metric_words,
+    reference_runs,
 )
 from scenarios._sweep_runs import ALONE, MAJORITY, NO_PRIVACY
 
@@ -96,7 +97,7 @@ def _gap(study: Study) -> str:
         return ""
     values: dict[str, Estimate] = {}
     for method in (MAJORITY, NO_PRIVACY):
-        runs = where(study.runs, study.runs["method"] == method)
+        runs = reference_runs(study.runs, method)
         values[method] = estimate(column(group, study.metric).mean() for _, group in runs.groupby("seed"))
     if not all(each.seeds for each in values.values()):
         return "Without runs of both no privacy and majority there is no gain to take a part of."
@@ -162,9 +163,11 @@ def _failure_warnings(study: Study) -> list[str]:
 
 def comparison_words(study: Study) -> str:
     """Which baselines only a simulation can run, and that the page itself is covered by nothing."""
-    there = [name for name in BASELINES if name in set(study.runs["method"]) and name != ALONE]
+    methods, infinite = column(study.runs, "method"), column(study.runs, "epsilon") == math.inf
+    there = [name for name in BASELINES if name in set(methods) and name != ALONE]
+    there += ["epsilon = ∞"] * bool((infinite & ~methods.isin(there)).any())
     told = (
-        f"The baselines {', '.join(there)} are for comparison only: they need all records in one place, or release "
+        f"The runs of {', '.join(there)} are for comparison only: they need all records in one place, or release "
         "without noise, so that no federation could run them. They are in no price above. "
         if there
         else ""

@@ -139,7 +139,7 @@ def test_the_single_runs_guarantee_is_labelled_as_such(swept: tuple[Path, pd.Dat
 def test_the_report_says_that_baselines_and_the_page_itself_are_covered_by_nothing(
     swept: tuple[Path, pd.DataFrame, str],
 ) -> None:
-    assert "no-privacy, pooled, majority are for comparison only" in swept[2]
+    assert "The runs of no-privacy, pooled, majority are for comparison only" in swept[2]
     assert "over private data this page itself is a release that no guarantee here covers" in swept[2]
 
 
@@ -239,6 +239,32 @@ def test_runs_over_the_same_data_share_a_price_and_others_do_not(
     assert "all 2 private runs of the federation, 1 of them in other parts of this page" in second.selection[0]
     assert [picture.name for picture in second.pictures] == ["2-silos", "2-rounds", "2-budget"]
     assert second.words.headline.startswith("At epsilon 2, fedavg reaches AUC 0.")
+
+
+def test_runs_without_noise_stand_at_infinity_and_are_in_no_price(tmp_path: Path) -> None:
+    make_sweep(tmp_path / "sweep", seeds=2, epsilons=[2.0, np.inf], strategies=["fedavg"], baselines=["majority"])
+    (section,) = sections_of([tmp_path / "sweep"])
+    assert section.together.runs == 2
+    assert section.together.guarantee is not None
+    assert np.isfinite(section.together.guarantee.epsilon)
+    assert "The runs of majority, epsilon = ∞ are for comparison only" in section.comparisons
+    # The only strategy's own runs at infinity are what no privacy gains.
+    assert section.words.headline.startswith("At epsilon 2, fedavg keeps 9")
+    assert "∞" in section.pictures[0].inline()
+
+
+def test_settings_that_were_swept_tell_methods_apart(tmp_path: Path) -> None:
+    make_sweep(
+        tmp_path / "sweep", seeds=1, epsilons=[2.0], strategies=["fedavg"], over={"training.local_steps": [1, 5]}
+    )
+    (section,) = sections_of([tmp_path / "sweep"])
+    assert set(section.table["label"]) == {
+        f"{method}, local steps {steps}"
+        for method in ("fedavg", "no-privacy", "alone", "pooled", "majority")
+        for steps in (1, 5)
+    }
+    assert section.table["utility"].notna().all()
+    assert "the best of 2 methods" in section.selection[0]
 
 
 def test_folders_without_results_are_refused(tmp_path: Path) -> None:
