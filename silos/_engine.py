@@ -17,6 +17,7 @@ from accounting._validate import check_count
 from silos._check_model import check_model, quiet_torch
 from silos._drift import Drift
 from silos._losses import loss
+from silos._memory import keep_freed_memory
 from silos._optimizer import StreamOptimizer
 from silos._per_record import PerRecord
 from silos._precision import Precision, torch_dtype
@@ -55,7 +56,8 @@ class OpacusEngine:
     Raises:
         ModelRefused: for a model without per-record gradients.
 
-    Torch runs on one thread from the first engine on: the same seed gives the same bytes on any number of cores.
+    Torch runs on one thread from the first engine on: the same seed gives the same bytes on any number of cores. The
+    process keeps the memory that steps free.
     """
 
     name = "opacus"
@@ -75,6 +77,7 @@ class OpacusEngine:
         precision = torch_dtype(dtype)
         check_model(model, input_shape=input_shape, outputs=outputs)
         torch.set_num_threads(1)
+        keep_freed_memory()
         self._template = copy.deepcopy(model)
         self._loss = loss(task)
         self._dtype = precision

@@ -240,6 +240,18 @@ def test_overlap_finds_whom_a_declaration_leaves_out(tmp_path: Path, monkeypatch
     assert call(monkeypatch, "overlap", *files, "--membership", "some") == 2
 
 
+def test_a_plan_needs_no_library_that_trains_draws_or_talks(scenario_file: Path) -> None:
+    code = (
+        "import sys; from scenarios.cli import app; app(sys.argv[1:], standalone_mode=False); "
+        "print(*sorted({'torch', 'opacus', 'flwr', 'sklearn', 'matplotlib', 'scipy.stats'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plan", str(scenario_file)], capture_output=True, text=True, check=True
+    )
+    assert "parallel" in done.stdout
+    assert done.stdout.splitlines()[-1] == ""
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = "import sys, scenarios.cli; print(*sorted({'torch', 'flwr', 'pandas', 'scipy', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
