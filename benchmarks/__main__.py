@@ -18,7 +18,7 @@ Measure = Callable[[int], Iterator[Comparison]]
 def main() -> None:
     """Read the command line and measure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", nargs="*", help="names of the modules to run")
+    parser.add_argument("--only", nargs="*", help="what to measure: steps, rounds, start, pricing; all by default")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each side; medians are compared")
     parser.add_argument("--pfl-python", help="an interpreter that has pfl 0.6, in an environment of its own")
     parser.add_argument("--out", type=Path, default=Path("runs/benchmarks.json"))
@@ -53,8 +53,8 @@ def _table(comparisons: list[Comparison]) -> Table:
             one.against,
             _number(median(one.rival), one.unit),
             f"{one.ratio:.2f}",
-            f"{'<=' if one.most else '>='} {one.target:g}",
-            "reached" if one.reached else "missed",
+            "-" if one.target is None else f"{'<=' if one.most else '>='} {one.target:g}",
+            "-" if one.target is None else "reached" if one.reached else "missed",
         )
     return table
 

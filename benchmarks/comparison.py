@@ -24,7 +24,7 @@ class Comparison:
         against: the rival, or what is compared with what.
         ours: seconds of each run, or megabytes where `unit` says so.
         rival: the same of the rival; a single number where the rival is a fixed bound.
-        target: what `ratio` has to reach.
+        target: what `ratio` has to reach; None where it is only reported.
         most: whether the target is a most instead of a least.
         unit: of both.
     """
@@ -33,7 +33,7 @@ class Comparison:
     against: str
     ours: Sequence[float]
     rival: Sequence[float]
-    target: float
+    target: float | None
     most: bool = False
     unit: str = "s"
 
@@ -45,7 +45,9 @@ class Comparison:
 
     @property
     def reached(self) -> bool:
-        """Whether the target is reached."""
+        """Whether the target, if any, is reached."""
+        if self.target is None:
+            return True
         return self.ratio <= self.target if self.most else self.ratio >= self.target
 
 

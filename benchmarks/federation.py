@@ -12,8 +12,10 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from flwr.app import Context
@@ -22,20 +24,21 @@ from torch import nn
 from accounting import Ledger
 from server import InProcessGrid, build_strategy, find_silos, run_rounds
 from silos import (
-    FleetEngine,
+    Engine,
     Job,
-    OpacusEngine,
     Outcome,
     Schedule,
     Shard,
     Silo,
     Streams,
     Weights,
+    build_engine,
     build_model,
     client_app,
     serve_together,
     weights_of,
 )
+from silos._job import FleetTrainer
 
 FEATURES = 20
 KEY = b"benchmark of rounds"
@@ -115,6 +118,63 @@ def make_jobs(shards: Sequence[Shard], schedule: Schedule, weights: Weights, rou
     ]
 
 
+@contextmanager
+def opened(
+    shards: Iterable[Shard], schedules: Mapping[str, Schedule], engine: Engine, weights: Weights
+) -> Iterator[Callable[[int], float]]:
+    """A federation of silos that hold the shards, with a ledger on disk.
+
+    Args:
+        shards: one a silo.
+        schedules: what each round asks, by silo.
+        engine: of all silos; one that trains many at once does so.
+        weights: to start from.
+
+    Yields:
+        A function that runs so many more rounds and returns their seconds.
+    """
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger.db", create=True) as ledger:
+        members = {
+            shard.name: Silo(run="run", shard=shard, engine=engine, ledger=ledger, streams=Streams(KEY))
+            for shard in shards
+        }
+
+        def find(context: Context) -> Silo:
+            return members[str(context.node_config["silo"])]
+
+        together = serve_together(engine, find) if isinstance(engine, FleetTrainer) else None
+        grid = InProcessGrid(client_app(find), list(members), together=together)
+        nodes = find_silos(grid, list(members))
+        done = 0
+
+        def rounds(count: int) -> float:
+            nonlocal done
+            began = time.perf_counter()
+            for _ in run_rounds(
+                grid=grid,
+                silos=nodes,
+                strategy=build_strategy("fedavg"),
+                plan=lambda _: schedules,
+                weights=weights,
+                first=done + 1,
+                rounds=done + count,
+                ledger=ledger,
+            ):
+                pass
+            done += count
+            return time.perf_counter() - began
+
+        yield rounds
+
+
+def make_engine(name: str, model: nn.Module) -> Engine:
+    """An engine by its name, for the network that all simulators train."""
+    if name == "none":
+        return NoEngine(weights_of(model))
+    engine = build_engine(name, model, task="multiclass", input_shape=(FEATURES,), outputs=2, device="cpu")
+    return cast(Engine, engine)
+
+
 def run(*, silos: int, rounds: int, records: int, steps: int, engine: str) -> dict[str, float]:
     """Run a federation.
 
@@ -122,37 +182,9 @@ def run(*, silos: int, rounds: int, records: int, steps: int, engine: str) -> di
         Seconds of the rounds, and the process's peak memory in megabytes.
     """
     model, shards, schedule = make_model(), make_shards(silos, records), make_schedule(records, steps)
-    weights = weights_of(model)
-    kinds = {"fleet": FleetEngine, "opacus": OpacusEngine}
-    chosen = (
-        NoEngine(weights)
-        if engine == "none"
-        else kinds[engine](model, task="multiclass", input_shape=(FEATURES,), outputs=2)
-    )
-    with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger.db", create=True) as ledger:
-        members = {
-            shard.name: Silo(run="run", shard=shard, engine=chosen, ledger=ledger, streams=Streams(KEY))
-            for shard in shards
-        }
-
-        def find(context: Context) -> Silo:
-            return members[str(context.node_config["silo"])]
-
-        together = None if isinstance(chosen, OpacusEngine) else serve_together(chosen, find)
-        grid = InProcessGrid(client_app(find), list(members), together=together)
-        nodes = find_silos(grid, list(members))
-        began = time.perf_counter()
-        for _ in run_rounds(
-            grid=grid,
-            silos=nodes,
-            strategy=build_strategy("fedavg"),
-            plan=lambda _: dict.fromkeys(members, schedule),
-            weights=weights,
-            rounds=rounds,
-            ledger=ledger,
-        ):
-            pass
-        elapsed = time.perf_counter() - began
+    schedules = {shard.name: schedule for shard in shards}
+    with opened(shards, schedules, make_engine(engine, model), weights_of(model)) as run_rounds_of_it:
+        elapsed = run_rounds_of_it(rounds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rounds_seconds": elapsed, "peak_megabytes": peak}
 
