@@ -231,7 +231,8 @@ def _legend(figure: Figure, axes: Axes, narrow: bool) -> None:
     handles, names = axes.get_legend_handles_labels()
     if handles:
         shown = [_shortened(name, 22 if narrow else 40) for name in names]
-        columns = 2 if narrow else min(len(names), 4)
+        room = 58 if narrow else 96
+        columns = max(1, min(len(names), 4, room // (max(map(len, shown)) + 6)))
         figure.set_figheight(figure.get_figheight() + 0.17 * (-(-len(names) // columns) - 1))
         figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
