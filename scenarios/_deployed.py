@@ -24,9 +24,8 @@ from scenarios._plan import make_plan
 from scenarios._released import ask_after
 from scenarios._spec import Scenario
 from scenarios._strategy import PERSONAL, personal_bytes, strategy_in
-from server import RoundResult, run_rounds, save_state
+from server import RoundResult, personal_models, run_rounds, save_state
 from server._deploy_grid import Patience, SiloGrid
-from server._personal import personal_models
 from silos import Weights, build_model, weights_of
 from silos._files import write_atomically
 

@@ -26,8 +26,7 @@ from scenarios._spec import Scenario
 from scenarios._standardise import standardised
 from scenarios._strategy import strategy_in
 from scenarios._trainer import Trainer
-from server import InProcessGrid, RoundResult, find_silos, run_rounds, save_state
-from server._personal import personal_models
+from server import InProcessGrid, RoundResult, find_silos, personal_models, run_rounds, save_state
 from silos import Silo, Streams, Weights, client_app, weights_of
 
 

@@ -92,7 +92,7 @@ class MeanRegularised(Section):
 
     name: Literal["mr-mtl"] = Field(description="the strategy")
     pull: float = Field(
-        default=0.1,
+        default=1.0,
         ge=0,
         allow_inf_nan=True,
         description="strength (lambda) of the penalty on the distance to the mean; 0 is alone, inf is fedavg",

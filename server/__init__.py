@@ -12,6 +12,7 @@ import silos as _silos  # sets up the environment that flwr reads when it is imp
 if TYPE_CHECKING:
     from server._grid import InProcessGrid
     from server._nodes import SilosMissing, find_silos
+    from server._personal import personal_models
     from server._questions import ask_public, ask_silos
     from server._rounds import Plan, RoundResult, run_rounds
     from server._state import restore_state, save_state
@@ -24,6 +25,7 @@ _HOME = {
     "SilosMissing": "_nodes",
     "find_silos": "_nodes",
     "ask_public": "_questions",
+    "personal_models": "_personal",
     "ask_silos": "_questions",
     "Plan": "_rounds",
     "RoundResult": "_rounds",
@@ -46,6 +48,7 @@ __all__ = [
     "ask_silos",
     "build_strategy",
     "find_silos",
+    "personal_models",
     "restore_state",
     "run_rounds",
     "save_state",

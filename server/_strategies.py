@@ -49,7 +49,7 @@ _KINDS: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, tuple[str, floa
     "fedtrimmedavg": (FedTrimmedAvg, {"trim": ("beta", 0.2)}),
     "krum": (Krum, {"malicious": ("num_malicious_nodes", 0)}),
     "alone": (Personal, {}),
-    "mr-mtl": (MeanRegularised, {"pull": ("pull", 0.1)}),
+    "mr-mtl": (MeanRegularised, {"pull": ("pull", 1.0)}),
     "ditto": (Ditto, {"pull": ("pull", 0.1)}),
     "scaffold": (Scaffold, {"learning_rate": ("learning_rate", 1.0)}),
 }
