@@ -75,7 +75,9 @@ class Process:
             except OSError as error:
                 raise ProcessError(f"{command[0]} cannot be started: {error.strerror}.") from error
         _STARTED_HERE[popen.pid] = popen
-        return cls(pid=popen.pid, began=_began(popen.pid) or 0)
+        while (began := _began(popen.pid)) is None and popen.poll() is None:
+            time.sleep(0.001)  # it has begun, and its words are not in its memory yet
+        return cls(pid=popen.pid, began=began or 0)
 
     def alive(self) -> bool:
         """Whether it runs, and is the same one."""
