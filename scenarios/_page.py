@@ -71,7 +71,8 @@ ul { padding-left: 1.2rem; } li { margin: .2rem 0; }
     {% for colour in light %}--c{{ loop.index0 }}: {{ colour }}; {% endfor %}}
   body { margin: 0; max-width: none; padding: 0; font-size: 10.5pt; }
   figure, tr, .guarantee, .warning { break-inside: avoid; } h2, h3 { break-after: avoid; }
-  .scroll { overflow: visible; max-height: none; } th, td { white-space: normal; } pre { white-space: pre-wrap; }
+  .scroll { overflow: visible; max-height: none; } pre { white-space: pre-wrap; }
+  table { font-size: 7pt; } th, td { white-space: normal; padding: .2rem .25rem; } td .range { font-size: 6pt; }
 }
 </style>
 </head>

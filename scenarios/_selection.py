@@ -98,7 +98,7 @@ def selection_words(headline: Headline, together: Together) -> list[str]:
     if together.guarantee is None:
         return [f"{picked}Selection is not free: the server saw {runs}. {together.missing}"]
     said = [
-        f"{picked}Selection is not free: the server saw {runs}, and every individual is in each. Together they cost "
+        f"{picked}Selection is not free: the server saw {runs}, and an individual may be in each. Together they cost "
         f"epsilon {round_up(together.guarantee.epsilon, 3)} at delta {round_up(together.guarantee.delta, 3)}, the "
         f"price of what the server saw. Epsilon {number(headline.epsilon)} is the price of one run that "
         "was chosen in advance and is the only one."
