@@ -129,7 +129,7 @@ def _alone(scenario: Scenario) -> Scenario:
 
 
 def _pooled(scenario: Scenario) -> Scenario:
-    overrides = ["silos.pooled=true", "events={}", _override(STRATEGY, "fedavg")]
+    overrides = ["silos.pooled=true", "events={}", _override(STRATEGY, "fedavg"), "training.fine_tune_rounds=0"]
     if (batch := scenario.training.expected_batch) is not None:
         # As many records in a step as all silos together have in theirs.
         silos = scenario.silos.count or len(prepare(scenario).records)
