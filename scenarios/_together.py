@@ -69,7 +69,7 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
     """Read a run's folder; None where nothing was charged.
 
     Raises:
-        RunError: where it holds no run.
+        RunError: where it holds no run, or a ledger that was kept under no terms.
         LedgerError: for a ledger that is not sound.
     """
     try:
@@ -79,9 +79,11 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
     if not (folder / LEDGER).exists():
         return None
     with Ledger.open(folder / LEDGER, read_only=True) as ledger:
-        if not ledger.silos():
+        if not any(ledger.charges(silo) for silo in ledger.silos()):
             return None
         facts = {name: value for silo in ledger.silos() for name in FACTS if (value := ledger.fixed(silo, name))}
+        if missing := [name for name in FACTS if name not in facts]:
+            raise RunError(f"{folder}: its ledger fixed no {', no '.join(missing)}, and cannot be priced with others.")
         federation = Federation.from_ledger(
             ledger, Unknown(), Relation(facts["relation"]), participation_reacts=facts["participation"] == REACTS
         )

@@ -191,7 +191,7 @@ def test_runs_that_diverged_failed_or_did_not_end_are_told_and_not_averaged(tmp_
 
 
 def test_a_regression_is_judged_by_r2(tmp_path: Path) -> None:
-    make_sweep(tmp_path / "sweep", seeds=2, epsilons=EPSILONS, strategies=["fedavg"], metric="r2")
+    make_sweep(tmp_path / "sweep", seeds=2, epsilons=[2.0], strategies=["fedavg"], metric="r2")
     (section,) = sections_of([tmp_path / "sweep"])
     assert section.pictures[0].title == "R² against epsilon"
     assert "from R² 0.503 by predicting the mean to" in section.words.meaning

@@ -8,6 +8,7 @@ import pytest
 
 from accounting import InvalidValue, Ledger, Mechanism, Relation, SampledGaussian, epsilon
 from scenarios import load, run
+from scenarios._errors import RunError
 from scenarios._together import RunLedger, price_together, read_run_ledger
 
 FACTS = {"membership": "disjoint", "participation": "fixed", "relation": "zero-out", "unit": "record"}
@@ -86,6 +87,18 @@ def test_many_laws_are_bounded_from_above() -> None:
     found = price_together([made({"a": laws[:15]}), made({"a": laws[15:]})])
     assert found.method == "rdp"
     assert found.epsilon >= cost(*laws[:20])
+
+
+def test_a_ledger_without_charges_costs_nothing_and_one_without_terms_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(load("cps-regions").to_toml(), "utf-8")
+    assert read_run_ledger(tmp_path) is None
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.fix("a", "shard", "frozen")
+    assert read_run_ledger(tmp_path) is None
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.charge(silo="a", run="r", round=1, attempt=0, item="update", mechanism=law(2), request="asked")
+    with pytest.raises(RunError, match="no relation, no membership, no unit, no participation"):
+        read_run_ledger(tmp_path)
 
 
 def test_a_run_of_this_program_is_read_as_its_ledger_holds_it(scenario_file: Path, tmp_path: Path) -> None:
