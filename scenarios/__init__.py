@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from scenarios._dataset import Dataset, prepare, public_sizes
     from scenarios._errors import ScenarioError
     from scenarios._load import load, names
-    from scenarios._plan import Plan, SiloPlan, make_plan
+    from scenarios._plan import make_plan
+    from scenarios._plan_parts import Plan, SiloPlan
     from scenarios._runner import RunResult, run
     from scenarios._spec import Scenario
     from scenarios._sweep import results, sweep
@@ -29,8 +30,8 @@ _HOME = {
     "prepare": "_dataset",
     "public_sizes": "_dataset",
     "ScenarioError": "_errors",
-    "Plan": "_plan",
-    "SiloPlan": "_plan",
+    "Plan": "_plan_parts",
+    "SiloPlan": "_plan_parts",
     "make_plan": "_plan",
     "RunResult": "_runner",
     "run": "_runner",

@@ -17,7 +17,7 @@ from accounting import Rung, round_up
 from scenarios._groups import GroupRow
 from scenarios._lifetime import Lifetime
 from scenarios._outcome import headline, shown_metric, silo_rows
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._spec import Scenario
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from scenarios._dataset import prepare
 from scenarios._deployed import MODEL, DeployedProgress, PublicFacts
 from scenarios._errors import RunError
 from scenarios._load import load
-from scenarios._plan import Plan, make_plan
+from scenarios._plan import make_plan
+from scenarios._plan_parts import Plan
 from scenarios._runner import SCENARIO
 from scenarios._silo_folders import laws_of, write_silo_folder
 from scenarios._spec import Scenario

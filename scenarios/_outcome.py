@@ -8,7 +8,7 @@ from accounting import Guarantee, round_up
 from scenarios._asked import HELD_OUT
 from scenarios._checkpoint import WHOLE
 from scenarios._noisy_metrics import PREFIX
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._price import participation_reacts
 from scenarios._spec import Scenario
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from accounting import Federation, Mechanism, Relation, calibrate_rounds, epsilon
 from scenarios._groups import grouped
-from scenarios._plan import Plan, federation_of
+from scenarios._plan import federation_of
+from scenarios._plan_parts import Plan
 from scenarios._price import membership_of, shown_rounds
 from scenarios._spec import Scenario
 

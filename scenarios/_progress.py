@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from accounting import Ledger, Mechanism, Relation, epsilon
 from scenarios._checkpoint import Checkpoint, latest
 from scenarios._outcome import HEADLINE
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._price import spent_in_words
 from scenarios._spec import Scenario
 

@@ -14,7 +14,7 @@ from accounting import Ledger
 from scenarios._asked import ALLOWANCE, Asked, asked_of_silos, held_out_chain
 from scenarios._dataset import Dataset, held_out_shard
 from scenarios._errors import RunError
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._price import terms
 from scenarios._run_key import run_key
 from scenarios._spec import Scenario

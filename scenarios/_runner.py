@@ -21,7 +21,8 @@ from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint, 
 from scenarios._dataset import Dataset, prepare, public_sizes
 from scenarios._errors import RunError
 from scenarios._groups import grouped
-from scenarios._plan import Plan, make_plan
+from scenarios._plan import make_plan
+from scenarios._plan_parts import Plan
 from scenarios._price import epsilons_by_round, executed, price_run
 from scenarios._ray_silos import RaySilos
 from scenarios._report import render_report

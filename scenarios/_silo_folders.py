@@ -10,7 +10,7 @@ from accounting import epsilon, round_up
 from scenarios._asked import asked_of_silos, check_deployable
 from scenarios._dataset import Dataset, held_out_shard
 from scenarios._errors import RunError
-from scenarios._plan import Plan, SiloPlan
+from scenarios._plan_parts import Plan, SiloPlan
 from scenarios._price import terms, unit_of
 from scenarios._run_key import run_key, run_name
 from scenarios._spec import Scenario

@@ -16,7 +16,7 @@ from scenarios._frozen_shards import freeze_shards
 from scenarios._noisy_metrics import noisy_rows
 from scenarios._outcome import HEADLINE
 from scenarios._participation import UnreliableSilo, fates
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._price import budget_of, terms, uses_oracle
 from scenarios._progress import Progress, Teller
 from scenarios._ray_silos import RaySilos

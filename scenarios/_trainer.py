@@ -8,7 +8,7 @@ from flwr.app import Context, Message
 
 from accounting._validate import check_count
 from scenarios._dataset import Dataset
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._spec import Scenario
 from silos import FleetEngine, Silo, Workers, build_engine, build_model, serve_together, worker_count
 

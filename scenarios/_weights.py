@@ -19,7 +19,7 @@ from scenarios._spec import Scenario
 from silos import Schedule
 
 if TYPE_CHECKING:
-    from scenarios._plan import SiloPlan
+    from scenarios._plan_parts import SiloPlan
 
 
 def weighted(scenario: Scenario, parts: Sequence["SiloPlan"]) -> "tuple[SiloPlan, ...]":

@@ -17,6 +17,7 @@ from scenarios._errors import RunError
 from scenarios._run_key import run_key, run_name
 from scenarios._silo_data import read_silo_data
 from scenarios._spec import Scenario
+from scenarios._strategy import PERSONAL
 from server import InProcessGrid
 from server._deploy_folder import PUBLIC, Deployment
 from silos import Silo, client_app
@@ -66,8 +67,11 @@ def heads(deployment: Deployment) -> dict[str, str]:
     return found
 
 
-def test_a_run_that_was_killed_and_resumed_is_the_simulation(tmp_path: Path, scenario_file: Path) -> None:
-    scenario = load(scenario_file)
+@pytest.mark.parametrize("strategy", [[], ["training.strategy.name=ditto", "training.fine_tune_rounds=1"]])
+def test_a_run_that_was_killed_and_resumed_is_the_simulation(
+    tmp_path: Path, scenario_file: Path, strategy: list[str]
+) -> None:
+    scenario = load(scenario_file, strategy)
     simulated = run(scenario, out=tmp_path / "simulated")
     deployment, _ = make_deployment(scenario, tmp_path / "deployment", insecure_test_seed=True)
     name = SiloFolder(deployment.silo("north")).law().insecure_test_seed
@@ -78,9 +82,12 @@ def test_a_run_that_was_killed_and_resumed_is_the_simulation(tmp_path: Path, sce
         progress = DeployedProgress.read(deployment.folder / "runs" / name.run)
         assert progress is not None
         assert progress.round == rounds
-    model = load_file(deployed(deployment, scenario, name.run) / MODEL)
-    for weight, values in simulated.model.items():
-        np.testing.assert_array_equal(model[weight], values)
+    folder = deployed(deployment, scenario, name.run)
+    for file in (MODEL, PERSONAL):
+        assert (folder / file).exists() == (simulated.folder / file).exists() == (file == MODEL or bool(strategy))
+        expected = load_file(simulated.folder / file) if (folder / file).exists() else {}
+        for weight, values in expected.items():
+            np.testing.assert_array_equal(load_file(folder / file)[weight], values)
     assert heads(deployment) == {silo: simulated.guarantee.heads[silo] for silo in deployment.silos}
 
 

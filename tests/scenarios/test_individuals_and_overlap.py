@@ -13,7 +13,7 @@ import scenarios._runner
 from accounting import Ledger, MultiRecordSampledGaussian, Relation, SampledGaussian, epsilon
 from scenarios import Scenario, ScenarioError, load, make_plan, prepare, public_sizes, run
 from scenarios._dataset import Dataset
-from scenarios._plan import Plan
+from scenarios._plan_parts import Plan
 from scenarios._plan_questions import sampling_compared
 
 PARTITION = ["silos={ partition = 'iid', count = 4, membership = 'at-most', max_silos = 2 }"]

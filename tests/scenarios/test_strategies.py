@@ -16,7 +16,8 @@ from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from scenarios._dataset import prepare, public_sizes
 from scenarios._evaluate import Evaluator
 from scenarios._outcome import WHOLE
-from scenarios._plan import Plan, make_plan
+from scenarios._plan import make_plan
+from scenarios._plan_parts import Plan
 from scenarios._plan_questions import affordable_rounds
 from scenarios._simulation import Simulation
 from scenarios._strategy import strategy_in
