@@ -17,6 +17,7 @@ that; the rung says so.
 | sequential-basic | pairs of every silo and round, added | everything |
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -147,12 +148,19 @@ def _rounds(federation: "Federation") -> Rounds:
             if release.round is None:
                 return []
             by_round.setdefault(release.round, {}).setdefault(silo, []).append(release)
-    found: dict[tuple[tuple[str, Law], ...], tuple[Federation, int]] = {}
-    for released in by_round.values():
-        silos = {silo: released.get(silo, []) for silo in federation.silos}
-        key = tuple((silo, law_of(releases)) for silo, releases in silos.items())
+    written = Counter(
+        tuple(tuple(release.mechanism for release in released.get(silo, ())) for silo in federation.silos)
+        for released in by_round.values()
+    )
+    found: dict[tuple[Law, ...], tuple[Federation, int]] = {}
+    for laws, times in written.items():
+        silos = {
+            silo: [Release(mechanism=mechanism) for mechanism in law]
+            for silo, law in zip(federation.silos, laws, strict=True)
+        }
+        key = tuple(law_of(releases) for releases in silos.values())
         one, count = found.get(key) or (replace(federation, silos=silos), 0)
-        found[key] = one, count + 1
+        found[key] = one, count + times
     return list(found.values())
 
 

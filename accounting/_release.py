@@ -35,7 +35,7 @@ Law: TypeAlias = tuple[tuple[Mechanism, int], ...]
 def law_of(releases: Sequence[Release]) -> Law:
     """Coalesce releases into distinct single steps with their counts, in an order of their own."""
     counts: Counter[Mechanism] = Counter()
-    for release in releases:
-        if release.mechanism.steps:
-            counts[release.mechanism.repeated(1)] += release.mechanism.steps
+    for mechanism, times in Counter(release.mechanism for release in releases).items():
+        if mechanism.steps:
+            counts[mechanism.repeated(1)] += mechanism.steps * times
     return tuple(sorted(counts.items(), key=repr))
