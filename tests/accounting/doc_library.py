@@ -24,6 +24,7 @@ from accounting import (
     ShuffledGaussian,
     Unknown,
     calibrate_noise_multiplier,
+    epsilon,
 )
 from accounting._rdp import epsilon_from_renyi
 
@@ -41,6 +42,7 @@ def step(rate: float, noise: float, steps: int) -> SampledGaussian:
     return SampledGaussian(sampling_rate=rate, noise_multiplier=noise, steps=steps)
 
 
+LONG = Gaussian(noise_multiplier=100.0, steps=10_000)
 TAKING_TURNS = {
     name: [
         Release(mechanism=step(0.02, 1.0, 50 if (index + first) % 2 == 0 else 5), round=index) for index in range(20)
@@ -167,5 +169,6 @@ LIBRARY: dict[str, Route] = {
     "ladder.rounds-optimal": lambda: ladder()["rounds-optimal"],
     "ladder.rounds-advanced": lambda: ladder()["rounds-advanced"],
     "ladder.rounds-basic": lambda: ladder()["rounds-basic"],
-    "range.renyi": alone(Gaussian(noise_multiplier=100.0, steps=10_000), delta=1e-13),
+    "range.truth": alone(LONG, delta=1e-13),
+    "range.renyi": lambda: epsilon([LONG], relation=ADD_OR_REMOVE, delta=1e-13, method="rdp").epsilon,
 }
