@@ -12,6 +12,9 @@ from accounting._validate import check_count, check_in_range
 if TYPE_CHECKING:
     from flwr.app import ConfigRecord
 
+LEAST_CLIP = 1e-30
+"""Of a clip norm. Below about 1e-38 single precision rounds gradients and noise to a grid as coarse as the norm."""
+
 _ALLOWED: Mapping[object, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float)}
 
 
@@ -24,8 +27,8 @@ class Schedule:
             (0, 1].
         steps: DP-SGD steps, an integer >= 1.
         noise_multiplier: noise standard deviation over `clip_norm`, >= 0; 0 is training without privacy.
-        clip_norm: largest L2 norm of one record's gradient (or of the sum over one individual's), > 0; infinite only
-            where `noise_multiplier` is 0.
+        clip_norm: largest L2 norm of one record's gradient (or of the sum over one individual's), at least 1e-30;
+            infinite only where `noise_multiplier` is 0.
         expected_batch: divisor of the noisy gradient sum, > 0, as a public number of records (or individuals). Never
             the realised batch.
         learning_rate: of the silo's SGD, > 0.
@@ -54,9 +57,7 @@ class Schedule:
         check_in_range(low=0, high=1, low_open=True, sampling_rate=self.sampling_rate)
         check_count(low=1, steps=self.steps, records=self.records)
         check_in_range(low=0, high=math.inf, high_open=True, noise_multiplier=self.noise_multiplier)
-        check_in_range(
-            low=0, high=math.inf, low_open=True, high_open=self.noise_multiplier > 0, clip_norm=self.clip_norm
-        )
+        check_in_range(low=LEAST_CLIP, high=math.inf, high_open=self.noise_multiplier > 0, clip_norm=self.clip_norm)
         check_in_range(
             low=0,
             high=math.inf,

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Outputs: TypeAlias = NDArray[np.float64]
 Sums: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 
+MOST_NOISE = 1e12
+"""Greatest scale of noise. Near 2^63 integer draws saturate, and the difference of two saturated ones is no noise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Statistic(ABC):
@@ -56,6 +59,11 @@ class Statistic(ABC):
         check_in_range(low=0, high=float("inf"), low_open=True, high_open=True, epsilon=self.epsilon)
         check_count(low=1, records=self.records)
         object.__setattr__(self, "relation", Relation(self.relation))
+        if not self.scale <= MOST_NOISE:
+            raise InvalidValue(
+                f"Expected epsilon={self.epsilon} to be so large that noise has a scale of at most {MOST_NOISE:g}, not "
+                f"{self.scale:g}."
+            )
 
     @property
     def bound(self) -> float:
@@ -113,9 +121,9 @@ class Size(Statistic):
     by_individual: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not isinstance(self.by_individual, bool):
             raise InvalidValue(f"Expected by_individual={self.by_individual!r} to be true or false.")
+        super().__post_init__()
 
     @property
     def moved(self) -> float:
@@ -200,6 +208,10 @@ class Loss(Statistic):
     item: ClassVar[Purpose] = "loss"
 
     greatest: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_in_range(low=0, high=float("inf"), low_open=True, high_open=True, greatest=self.greatest)
+        super().__post_init__()
 
     @property
     def bound(self) -> float:

@@ -85,6 +85,7 @@ ATTACKS: dict[str, tuple[Attack, Reason]] = {
     "noise that is nan": (scheduled(noise_multiplier=float("nan")), Reason.REQUEST),
     "a rate that is nan": (scheduled(sampling_rate=float("nan")), Reason.REQUEST),
     "an infinite clip norm": (scheduled(clip_norm=float("inf")), Reason.REQUEST),
+    "a clip norm that single precision cannot tell from 0": (scheduled(clip_norm=1e-44), Reason.REQUEST),
     "negative steps": (scheduled(steps=-3), Reason.REQUEST),
     "steps that are no integer": (scheduled(steps=2.5), Reason.REQUEST),
     "noise that is text": (scheduled(noise_multiplier="1.5"), Reason.REQUEST),

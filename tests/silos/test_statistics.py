@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import BudgetExhausted, Ledger, LedgerConflict, Relation
+from accounting import BudgetExhausted, InvalidValue, Ledger, LedgerConflict, Relation
 from silos import (
     Declined,
     Errors,
@@ -100,6 +100,25 @@ def test_integers_get_two_sided_geometric_noise() -> None:
     for x in range(-3, 4):
         expected = math.tanh(0.25) * math.exp(-abs(x) / 2)
         assert abs(np.mean(drawn == x) - expected) < 5 * math.sqrt(expected / len(drawn))
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(
+    "kind", [Outcomes(epsilon=1.0, relation=REPLACE, classes=2), Loss(epsilon=1.0, relation=REPLACE)]
+)
+def test_no_price_is_so_small_that_its_noise_is_no_longer_drawn(kind: Statistic, relation: Relation) -> None:
+    for epsilon in (1e-13, 1e-19, 1e-300):
+        with pytest.raises(InvalidValue, match="epsilon"):
+            replace(kind, epsilon=epsilon, relation=relation)
+    least = replace(kind, epsilon=1e-11, relation=relation)
+    drawn = add_noise(np.zeros(50, np.int64), least.scale, np.random.default_rng(1))
+    assert np.count_nonzero(drawn) == 50
+
+
+@pytest.mark.parametrize("greatest", [0.0, -1.0, math.inf, math.nan])
+def test_a_loss_is_clipped_to_a_positive_number(greatest: float) -> None:
+    with pytest.raises(InvalidValue, match="greatest"):
+        Loss(epsilon=1.0, relation=ADD_OR_REMOVE, greatest=greatest)
 
 
 def test_real_numbers_get_laplace_noise() -> None:
