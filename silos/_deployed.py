@@ -33,7 +33,7 @@ from silos._choose import build_engine
 from silos._errors import Declined, LawBroken, Reason
 from silos._folder import SiloFolder
 from silos._guard import check_question, check_request
-from silos._law import Law
+from silos._law import HELD_OUT, Law
 from silos._models import build_model, load_weights, weights_of
 from silos._predict import predict
 from silos._shard import Shard
@@ -110,6 +110,7 @@ class DeployedSilo(Silo):
         """Keep what is released, then record that it was."""
         self.folder.keep(released)
         super().record(charge, executed, released)
+        self.folder.remember(self.ledger)
 
     def _kept(self, item: str, asked: Request | Question) -> Weights | None:
         """What was released for this very request; None where nothing was."""
@@ -119,6 +120,7 @@ class DeployedSilo(Silo):
         kept = self.folder.kept(charge.output)
         if kept is None:
             raise Declined("This was released before, and its bytes are gone. Ask for a new attempt.", Reason.REPLAY)
+        self.folder.remember(self.ledger)
         return kept
 
     def _charge(self, asked: Request | Question, item: str, mechanism: Mechanism, payer: Shard) -> Charge:
@@ -182,7 +184,7 @@ def open_silo(
     layouts = [frozenset(engine.layout.items()) for engine in engines]
     if len(set(layouts)) < len(layouts):
         raise LawBroken(f"{place.path}: two allowed models have weights of the same names and shapes.")
-    ledger = Ledger.open(place.ledger, create=True)
+    ledger = place.open_ledger()
     budget = _budget(ledger, law)
     return DeployedSilo(
         run=run if seed is None else seed.run,
@@ -232,6 +234,8 @@ def _engine(law: Law, model: nn.Module, input_shape: tuple[int, ...]) -> Engine:
 
 def _budget(ledger: Ledger, law: Law) -> Budget:
     """The budget that the ledger began with, which is a filter only as long as nothing of it changes."""
+    if set(ledger.silos()) - {law.name, law.name + HELD_OUT, law.name + LAW_CHAIN}:
+        raise _changed("name")
     fixed = ledger.fixed(law.name + LAW_CHAIN, "budget")
     if fixed is None:
         return law.filter()

@@ -48,7 +48,7 @@ class Reason(StrEnum):
     BUDGET = "budget"
     """Too little is left."""
     LAW = "law"
-    """The law was changed under its ledger."""
+    """The law was changed under its ledger, or the ledger does not hold all that the silo released."""
     DATA = "data"
     """The shard is not the one that the ledger began with."""
 

@@ -7,6 +7,8 @@ Flower starts a new process for each message, so nothing of a silo lives in memo
 | `silo.toml`       | the law (`silos._law`)                                                              |
 | the data          | what `data.path` and `data.held_out` name                                           |
 | `ledger.db`       | the ledger, made with the first charge                                              |
+| `ledger.heads`    | the last row of each chain after the last release: a ledger without it was cut off  |
+|                   | or put back, and the silo declines rather than forget what it gave away             |
 | `silo.key`        | the secret that freezes the shard, mode 0600, made at first use                     |
 | `released/`       | the bytes of each release by their hash, for a request that comes again; where they |
 |                   | were deleted it is declined                                                         |
@@ -28,6 +30,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from accounting import Ledger
+from silos._errors import Declined, Reason
 from silos._files import write_atomically
 from silos._frozen import silo_key
 from silos._law import LAW, Law
@@ -35,6 +39,7 @@ from silos._records import hash_weights
 from silos._weights import Weights
 
 LEDGER = "ledger.db"
+HEADS = "ledger.heads"
 KEY = "silo.key"
 RELEASED = "released"
 LOCK = "lock"
@@ -62,6 +67,30 @@ class SiloFolder:
     def ledger(self) -> Path:
         """Where the ledger is."""
         return self.path / LEDGER
+
+    def open_ledger(self) -> Ledger:
+        """The ledger, made where nothing was released yet.
+
+        Raises:
+            Declined: for a ledger that does not hold all that the silo released.
+            LedgerError: for one that cannot be used.
+        """
+        try:
+            heads = set(
+                (self.path / HEADS).read_text("utf-8").split()
+            )  # first: rows may be added meanwhile, never lost
+        except FileNotFoundError:
+            return Ledger.open(self.ledger, create=True)
+        if self.ledger.exists():
+            ledger = Ledger.open(self.ledger, create=True)
+            if heads <= {row.hash for row in ledger.all_rows()}:
+                return ledger
+            ledger.close()
+        raise Declined("The ledger of this silo does not hold all that it released. Put it back as it was.", Reason.LAW)
+
+    def remember(self, ledger: Ledger) -> None:
+        """Write down how far the ledger is; to be called before a reply leaves."""
+        write_atomically(self.path / HEADS, "".join(f"{head}\n" for head in ledger.heads().values()).encode())
 
     def key(self) -> bytes:
         """The silo's secret, made where there is none yet."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from lying import FEATURES, Server, make_shard, make_silo, released
 
+import silos.app
 from accounting import LAW_CHAIN, NOISE, TEST_NOISE, Disjoint, Federation, Ledger, Relation
 from silos import build_model, weights_of
 from silos._folder import SiloFolder
@@ -96,6 +97,7 @@ def test_a_second_run_is_declined_where_the_first_left_too_little(tmp_path: Path
     ("written", "instead", "expected"),
     [
         ("epsilon = 6.0", "epsilon = 9.0", "declined (law)"),
+        ('name = "north"', 'name = "south"', "declined (law)"),
         ("epsilon = 6.0", "epsilon = 5.0", "declined (law)"),
         ('relation = "add-or-remove-one"', 'relation = "zero-out"', "declined (law)"),
         ('server = "the tests"', 'membership = "unknown"', "declined (law)"),
@@ -116,12 +118,33 @@ def test_a_law_may_become_stricter_and_its_terms_stay(
     assert server.state() == before
 
 
+@pytest.mark.parametrize("kept", [None, 0, 1])
+def test_a_ledger_that_lost_what_was_released_is_declined(
+    kept: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silos.app, "_open", silos.app._open.__wrapped__)  # as in a new process
+    server = make_silo(tmp_path / "north")
+    for number in (1, 2):
+        server.send(server.content(round=number))
+        with server.ledger() as ledger:
+            ledger.export_json(tmp_path / f"{number}.json")
+    for file in server.folder.glob("ledger.db*"):
+        file.unlink()
+    if kept == 0:
+        Ledger.open(server.folder / "ledger.db", create=True).close()
+    elif kept == 1:
+        Ledger.import_json(tmp_path / "1.json", server.folder / "ledger.db").close()
+    assert reason(server, round=3) == reason(server) == "declined (law)"
+    for file in server.folder.glob("ledger.db*"):
+        file.unlink()
+    Ledger.import_json(tmp_path / "2.json", server.folder / "ledger.db").close()
+    assert server.send(server.content(round=3)).has_content()
+
+
 def test_records_that_changed_are_declined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = make_silo(tmp_path / "north")
     server.send(server.content())
     write_shard(server.folder / "shard.npz", make_shard(seed=1))
-    import silos.app
-
     monkeypatch.setattr(silos.app, "_open", silos.app._open.__wrapped__)  # as in a new process
     assert reason(server, round=2) == "declined (data)"
 
