@@ -24,9 +24,9 @@ from pathlib import Path
 from accounting import Ledger
 from scenarios import load
 from scenarios._checkpoint import load_checkpoint
-from scenarios._deployed import CHECKPOINT
-from scenarios._deployments import make_deployment, new_run, submit
-from scenarios._spec import Scenario
+from scenarios.deployment._deployed import CHECKPOINT
+from scenarios.deployment._deployments import make_deployment, new_run, submit
+from scenarios.spec._scenario import Scenario
 from server._deploy_certificates import CA
 from server._deploy_control import SuperLink
 from server._deploy_folder import Deployment

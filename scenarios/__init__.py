@@ -15,32 +15,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scenarios._compare import compare
-    from scenarios._dataset import Dataset, prepare, public_sizes
     from scenarios._errors import ScenarioError
-    from scenarios._load import load, names
     from scenarios._plan import make_plan
     from scenarios._plan_parts import Plan, SiloPlan
     from scenarios._runner import RunResult, run
-    from scenarios._spec import Scenario
-    from scenarios._sweep import results, sweep
+    from scenarios.data._dataset import Dataset, prepare, public_sizes
+    from scenarios.reports._compare import compare
+    from scenarios.spec._load import load, names
+    from scenarios.spec._scenario import Scenario
+    from scenarios.sweeps._sweep import results, sweep
 
 _HOME = {
-    "Dataset": "_dataset",
-    "prepare": "_dataset",
-    "public_sizes": "_dataset",
+    "Dataset": "data._dataset",
+    "prepare": "data._dataset",
+    "public_sizes": "data._dataset",
     "ScenarioError": "_errors",
     "Plan": "_plan_parts",
     "SiloPlan": "_plan_parts",
     "make_plan": "_plan",
     "RunResult": "_runner",
     "run": "_runner",
-    "Scenario": "_spec",
-    "compare": "_compare",
-    "results": "_sweep",
-    "sweep": "_sweep",
-    "load": "_load",
-    "names": "_load",
+    "Scenario": "spec._scenario",
+    "compare": "reports._compare",
+    "results": "sweeps._sweep",
+    "sweep": "sweeps._sweep",
+    "load": "spec._load",
+    "names": "spec._load",
 }
 
 __all__ = [

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from accounting import Allowance, Mechanism, NonPrivate, Relation
 from scenarios._price import count_chooses_law, unit_of
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 from silos import Errors, Loss, Moments, Outcomes, Size, Statistic
 from silos._law import HELD_OUT
 from silos._weights import ITEM

@@ -18,7 +18,7 @@ from scenarios._groups import GroupRow
 from scenarios._lifetime import Lifetime
 from scenarios._outcome import headline, shown_metric, silo_rows
 from scenarios._plan_parts import Plan
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 
 if TYPE_CHECKING:
     from scenarios._runner import RunResult

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from scenarios._checkpoint import WHOLE, MetricRow
-from scenarios._dataset import Dataset
 from scenarios._outcome import HEADLINE
+from scenarios.data._dataset import Dataset
 from silos import Weights, load_weights
 from silos._predict import predict
 

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 from accounting import Ledger
 from scenarios._asked import held_out_chain
-from scenarios._dataset import Dataset, held_out_shard
-from scenarios._spec import Scenario
+from scenarios.data._dataset import Dataset, held_out_shard
+from scenarios.spec._scenario import Scenario
 from silos import freeze
 
 

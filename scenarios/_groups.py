@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scenarios._spec import Scenario
-from scenarios._spec_privacy import Group, SiloTarget
+from scenarios.spec._privacy import Group, SiloTarget
+from scenarios.spec._scenario import Scenario
 
 _STREAM = 4
 

@@ -10,7 +10,7 @@ from scenarios._checkpoint import WHOLE
 from scenarios._noisy_metrics import PREFIX
 from scenarios._plan_parts import Plan
 from scenarios._price import participation_reacts
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd

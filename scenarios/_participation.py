@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting import SilodpError
-from scenarios._spec import Scenario
-from scenarios._spec_events import KINDS
+from scenarios.spec._events import KINDS
+from scenarios.spec._scenario import Scenario
 from silos import Charged, Request, Silo, Weights
 
 Fates = Mapping[str, Mapping[int, str]]

@@ -23,9 +23,9 @@ from scenarios._asked import HELD_OUT, allowance_of, asked_of_silos, bought, lef
 from scenarios._groups import grouped
 from scenarios._plan_parts import Plan, Share, SiloPlan
 from scenarios._price import budget_of, membership_of, unit_of
-from scenarios._spec import Scenario
-from scenarios._spec_strategies import FedProx, Krum
 from scenarios._weights import weighted
+from scenarios.spec._scenario import Scenario
+from scenarios.spec._strategies import FedProx, Krum
 from silos import Schedule
 from silos._public import not_covered
 

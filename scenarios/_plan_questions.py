@@ -11,7 +11,7 @@ from scenarios._groups import grouped
 from scenarios._plan import federation_of
 from scenarios._plan_parts import Plan
 from scenarios._price import membership_of, shown_rounds
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 
 
 def planned_federation(scenario: Scenario, plan: Plan, rounds: int) -> Federation:

@@ -21,7 +21,7 @@ from accounting import (
 )
 from accounting._guarantee import ORACLE
 from scenarios._account import FACTS, FIXED, PUBLIC, REACTS, membership_text
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 from silos._public import not_covered
 
 MOST_POINTS = 20

@@ -8,7 +8,7 @@ from scenarios._checkpoint import Checkpoint, latest
 from scenarios._outcome import HEADLINE
 from scenarios._plan_parts import Plan
 from scenarios._price import spent_in_words
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,10 +26,10 @@ from flwr.clientapp import ClientApp
 
 from accounting import LAW_CHAIN, Ledger
 from scenarios._asked import held_out_chain
-from scenarios._dataset import Dataset
 from scenarios._errors import RunError
 from scenarios._plan_parts import Plan
-from scenarios._spec import Scenario
+from scenarios.data._dataset import Dataset
+from scenarios.spec._scenario import Scenario
 from server._flower import identify_process
 from server._grid import App, Together
 from silos import Silo, client_app

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from accounting import Ledger
 from scenarios._asked import ALLOWANCE, Asked, asked_of_silos, held_out_chain
-from scenarios._dataset import Dataset, held_out_shard
 from scenarios._errors import RunError
 from scenarios._plan_parts import Plan
 from scenarios._price import terms
 from scenarios._run_key import run_key
-from scenarios._spec import Scenario
+from scenarios.data._dataset import Dataset, held_out_shard
+from scenarios.spec._scenario import Scenario
 from server import InProcessGrid, ask_public, ask_silos
 from silos import Streams, Weights
 from silos._public import public_numbers

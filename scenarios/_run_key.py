@@ -3,8 +3,8 @@
 from hashlib import blake2b
 from importlib.metadata import version
 
-from scenarios._dataset import Dataset
-from scenarios._spec import Scenario
+from scenarios.data._dataset import Dataset
+from scenarios.spec._scenario import Scenario
 
 
 def run_name(scenario: Scenario, key: bytes) -> str:

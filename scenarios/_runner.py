@@ -18,17 +18,17 @@ from safetensors.numpy import save
 from accounting import Guarantee, Ledger, LedgerError
 from scenarios._account import LEDGER, SCENARIO
 from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically
-from scenarios._dataset import Dataset, prepare, public_sizes
 from scenarios._errors import RunError
 from scenarios._groups import grouped
 from scenarios._plan import make_plan
 from scenarios._plan_parts import Plan
 from scenarios._price import epsilons_by_round, executed, price_run
 from scenarios._ray_silos import RaySilos
-from scenarios._report import render_report
 from scenarios._simulation import Progress, Simulation
-from scenarios._spec import Scenario
 from scenarios._strategy import PERSONAL, personal_bytes
+from scenarios.data._dataset import Dataset, prepare, public_sizes
+from scenarios.reports._report import render_report
+from scenarios.spec._scenario import Scenario
 from silos import Weights
 
 CHECKPOINT = "checkpoint.safetensors"

@@ -10,7 +10,6 @@ from flwr.serverapp.strategy import Strategy
 from accounting import Ledger
 from scenarios._asked import held_out_chain
 from scenarios._checkpoint import Checkpoint, Failure, MetricRow, latest
-from scenarios._dataset import Dataset, held_out_shard
 from scenarios._evaluate import Evaluator
 from scenarios._frozen_shards import freeze_shards
 from scenarios._noisy_metrics import noisy_rows
@@ -22,10 +21,11 @@ from scenarios._progress import Progress, Teller
 from scenarios._ray_silos import RaySilos
 from scenarios._released import ask_after, ask_before, declare, declared_public
 from scenarios._run_key import run_key
-from scenarios._spec import Scenario
 from scenarios._standardise import standardised
 from scenarios._strategy import strategy_in
 from scenarios._trainer import Trainer
+from scenarios.data._dataset import Dataset, held_out_shard
+from scenarios.spec._scenario import Scenario
 from server import InProcessGrid, RoundResult, find_silos, personal_models, run_rounds, save_state
 from silos import Silo, Streams, Weights, client_app, weights_of
 

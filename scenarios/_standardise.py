@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios._dataset import Dataset
 from scenarios._released import foreseen
-from scenarios._spec import Scenario
+from scenarios.data._dataset import Dataset
+from scenarios.spec._scenario import Scenario
 from silos import Moments
 
 _LEAST_VARIANCE = 0.01

@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import Strategy
 from safetensors.numpy import save
 
 from scenarios._checkpoint import Checkpoint
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 from server import build_strategy, restore_state
 from silos import Weights
 

@@ -7,9 +7,9 @@ import torch
 from flwr.app import Context, Message
 
 from accounting._validate import check_count
-from scenarios._dataset import Dataset
 from scenarios._plan_parts import Plan
-from scenarios._spec import Scenario
+from scenarios.data._dataset import Dataset
+from scenarios.spec._scenario import Scenario
 from silos import FleetEngine, Silo, Workers, build_engine, build_model, serve_together, worker_count
 
 

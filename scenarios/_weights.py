@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scenarios._spec import Scenario
+from scenarios.spec._scenario import Scenario
 from silos import Schedule
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios._deploy_cli import deploy
-from scenarios._report_cli import register
+from scenarios.deployment._cli import deploy
+from scenarios.reports._cli import register
 
 # Before numpy is loaded: its thread pools slow the small arrays of accounting down, by up to twenty times.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -68,9 +68,9 @@ def run(
 ) -> None:
     """Run a scenario and price it."""
     from scenarios._console import print_result, watch
-    from scenarios._load import load
     from scenarios._runner import default_folder
     from scenarios._runner import run as run_scenario
+    from scenarios.spec._load import load
 
     loaded = load(scenario, overrides or (), seed)
     with watch(loaded) as progress:
@@ -111,10 +111,10 @@ def sweep(
     seed: Seed = None,
 ) -> None:
     """Run a scenario over values, seeds and baselines; the same command goes on with one that was stopped."""
-    from scenarios._load import load
-    from scenarios._sweep import default_sweep_folder, resolve, run_sweep
-    from scenarios._sweep_console import print_sweep, watch_sweep
-    from scenarios._sweep_runs import parse_over
+    from scenarios.spec._load import load
+    from scenarios.sweeps._console import print_sweep, watch_sweep
+    from scenarios.sweeps._runs import parse_over
+    from scenarios.sweeps._sweep import default_sweep_folder, resolve, run_sweep
 
     values = parse_over(over) if over is not None else None
     names = baselines.split(",") if baselines is not None else None
@@ -134,7 +134,7 @@ register(app)
 def list_scenarios(as_json: AsJson = False) -> None:
     """List the scenarios that ship with silodp."""
     from scenarios._console import print_scenarios
-    from scenarios._load import load, names
+    from scenarios.spec._load import load, names
 
     shipped = [load(name) for name in names()]
     if as_json:
@@ -147,9 +147,9 @@ def list_scenarios(as_json: AsJson = False) -> None:
 def show(scenario: Scenario, overrides: Overrides = None, seed: Seed = None, as_json: AsJson = False) -> None:
     """Show a scenario with every default filled in, and its plan."""
     from scenarios._console import print_plan, print_toml
-    from scenarios._dataset import prepare, public_sizes
-    from scenarios._load import load
     from scenarios._plan import make_plan
+    from scenarios.data._dataset import prepare, public_sizes
+    from scenarios.spec._load import load
 
     loaded = load(scenario, overrides or (), seed)
     plan = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
@@ -176,17 +176,17 @@ def plan(
 ) -> None:
     """Price a scenario before it runs: every silo, every method, and how many rounds the budget affords."""
     from scenarios._console import print_ladder, print_plan
-    from scenarios._dataset import prepare, public_sizes
-    from scenarios._load import load
     from scenarios._plan import make_plan
     from scenarios._plan_questions import affordable_rounds, methods_by_round, planned_federation, sampling_compared
+    from scenarios.data._dataset import prepare, public_sizes
+    from scenarios.spec._load import load
 
     loaded = load(scenario, overrides or (), seed)
     made = make_plan(loaded, public_sizes(loaded, prepare(loaded)))
     rungs = planned_federation(loaded, made, loaded.training.rounds).ladder(made.delta)
     rounds = affordable_rounds(loaded, made)
     if plot is not None:
-        from scenarios import _plots
+        from scenarios.reports import _plots
 
         _plots.save_figure(_plots.methods_by_round(methods_by_round(loaded, made), loaded.privacy.epsilon), plot)
     if as_json:

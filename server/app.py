@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
     """Run the rounds of a scenario over the silos that the grid has."""
     from scenarios import load, prepare
     from scenarios._asked import check_deployable
-    from scenarios._deployed import PublicFacts, run_deployed
+    from scenarios.deployment._deployed import PublicFacts, run_deployed
 
     config = context.run_config
     scenario = load(str(config["scenario"]))

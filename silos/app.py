@@ -35,7 +35,7 @@ def _find(context: Context) -> Silo:
 
 @cache
 def _open(folder: Path, law: str, run: str, asked_by: tuple[tuple[str, str], ...]) -> Silo:
-    from scenarios._silo_data import read_silo_data
+    from scenarios.deployment._silo_data import read_silo_data
 
     kept = Law.parse(law)
     shard, held_out = read_silo_data(folder, kept)
@@ -56,7 +56,7 @@ def _prototype(context: Context) -> Path:
 def _prototypes(name: str, folder: str) -> Mapping[int, Path]:
     """Folders of a scenario's silos without a limit on their budgets, made where they are not there yet."""
     from scenarios import load, make_plan, prepare, public_sizes
-    from scenarios._silo_folders import laws_of, write_silo_folder
+    from scenarios.deployment._silo_folders import laws_of, write_silo_folder
 
     scenario = load(name)
     dataset = prepare(scenario)

@@ -21,9 +21,9 @@ from taped import Seen, halved, taped_run, without_last, without_last_individual
 from accounting import Allowance, Budget, Ledger, LedgerConflict, SilodpError
 from scenarios import Scenario, load, run
 from scenarios._account import account_ledgers
-from scenarios._dataset import prepare
-from scenarios._encode import encode_features
-from scenarios._spec_data import Feature, NumericFeature
+from scenarios.data._dataset import prepare
+from scenarios.data._encode import encode_features
+from scenarios.spec._data import Feature, NumericFeature
 from server import InProcessGrid, ask_public, find_silos
 from silos import (
     Declined,

@@ -25,8 +25,8 @@ import silos._sample
 from accounting import Ledger
 from scenarios import Scenario
 from scenarios._checkpoint import load_checkpoint
-from scenarios._dataset import Dataset
 from scenarios._runner import CHECKPOINT, run
+from scenarios.data._dataset import Dataset
 from server import InProcessGrid
 from silos import OpacusEngine, Shard, Task, Weights
 from silos._fleet_network import Network, Pass, Room

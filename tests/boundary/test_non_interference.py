@@ -21,7 +21,7 @@ from taped import (
 
 from accounting import Relation
 from scenarios import Scenario, load, names
-from scenarios._dataset import Dataset, prepare
+from scenarios.data._dataset import Dataset, prepare
 
 COMMON = ["training.rounds=2", "training.local_steps=2", "training.sampling_rate=0.5", "privacy.noise_multiplier=1.5"]
 STRATEGIES = [("fedavg", "opacus"), ("fedavg", "auto"), ("fedavgm", "auto"), ("fedadam", "auto")]

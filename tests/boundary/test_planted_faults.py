@@ -13,10 +13,10 @@ from flwr.app import Message, MetricRecord
 from numpy.typing import NDArray
 from taped import planted
 
-import scenarios._encode
 import scenarios._frozen_shards
 import scenarios._price
 import scenarios._runner
+import scenarios.data._encode
 import server._rounds
 import silos._client
 import silos._gate
@@ -24,7 +24,7 @@ import silos._sample
 from accounting import LAW_CHAIN, Ledger, Mechanism
 from accounting._ledger_chain import Chain, Charge
 from scenarios import Scenario
-from scenarios._dataset import Dataset
+from scenarios.data._dataset import Dataset
 from silos import OpacusEngine, Schedule, Shard, Silo, Size, Streams, Weights
 from silos._optimizer import StreamOptimizer
 from silos._sample import Sample
@@ -230,7 +230,7 @@ def scaler_fitted_on_private_data() -> list[Fault]:
         del low, high
         return ((numbers - numbers.mean()) / numbers.std()).astype(np.float32)
 
-    return [(scenarios._encode, "_scaled", fitted)]
+    return [(scenarios.data._encode, "_scaled", fitted)]
 
 
 def individuals_counted_by_their_records() -> list[Fault]:

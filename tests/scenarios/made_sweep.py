@@ -9,10 +9,10 @@ import pandas as pd
 
 from accounting import Disjoint, Federation, Ledger, Relation, SampledGaussian, Unit
 from scenarios import load, results
-from scenarios._spec_sweep import BASELINES
-from scenarios._sweep import resolve
-from scenarios._sweep_runs import SweepRun, expand
-from scenarios._sweep_table import ROWS
+from scenarios.spec._sweep import BASELINES
+from scenarios.sweeps._runs import SweepRun, expand
+from scenarios.sweeps._sweep import resolve
+from scenarios.sweeps._table import ROWS
 
 SIGMAS: Mapping[float, float] = {0.5: 2.9, 2.0: 1.3, 8.0: 0.55}
 """Noise of a run by its target epsilon; the epsilons it really has are in the guarantees."""

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting._errors import InvalidValue
-from scenarios._dataset import is_held_out, prepare, public_sizes
-from scenarios._encode import encode_features, encode_labels
-from scenarios._load import load
-from scenarios._spec_data import CategoryFeature, Label, NumericFeature
+from scenarios.data._dataset import is_held_out, prepare, public_sizes
+from scenarios.data._encode import encode_features, encode_labels
+from scenarios.spec._data import CategoryFeature, Label, NumericFeature
+from scenarios.spec._load import load
 
 FINITE = st.floats(-1e9, 1e9)
 

@@ -11,13 +11,13 @@ from safetensors.numpy import load_file
 from accounting import Ledger
 from scenarios import ScenarioError, load, run
 from scenarios._asked import check_deployable
-from scenarios._deployed import METRICS, MODEL, DeployedProgress, PublicFacts, run_deployed
-from scenarios._deployments import make_deployment
 from scenarios._errors import RunError
 from scenarios._run_key import run_key, run_name
-from scenarios._silo_data import read_silo_data
-from scenarios._spec import Scenario
 from scenarios._strategy import PERSONAL
+from scenarios.deployment._deployed import METRICS, MODEL, DeployedProgress, PublicFacts, run_deployed
+from scenarios.deployment._deployments import make_deployment
+from scenarios.deployment._silo_data import read_silo_data
+from scenarios.spec._scenario import Scenario
 from server import InProcessGrid
 from server._deploy_folder import PUBLIC, Deployment
 from silos import Silo, client_app

@@ -31,10 +31,10 @@ from typer.testing import CliRunner
 from accounting import Ledger
 from benchmarks.deployment_kills import soak
 from scenarios import load, run
-from scenarios._deployed import MODEL, DeployedProgress
-from scenarios._deployments import GUARANTEE, follow
-from scenarios._spec import Scenario
 from scenarios.cli import app
+from scenarios.deployment._deployed import MODEL, DeployedProgress
+from scenarios.deployment._deployments import GUARANTEE, follow
+from scenarios.spec._scenario import Scenario
 from server._deploy_certificates import CA, NODE_KEY, write_certificates, write_node_key
 from server._deploy_control import SuperLink, SuperLinkUnreachable
 from server._deploy_folder import ENVIRONMENT, LOG, PUBLIC, Deployment, supernode_command

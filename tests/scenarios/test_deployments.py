@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from scenarios import ScenarioError, load, prepare
-from scenarios._deployed import PublicFacts
-from scenarios._deployments import make_deployment, new_run, run_on
 from scenarios._errors import RunError
+from scenarios.deployment._deployed import PublicFacts
+from scenarios.deployment._deployments import make_deployment, new_run, run_on
 from server._deploy_app import build_app
 from server._deploy_certificates import CertificateUnfit, write_certificates
 from server._deploy_control import SuperLinkUnreachable

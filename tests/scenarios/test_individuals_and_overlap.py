@@ -12,9 +12,9 @@ import pytest
 import scenarios._runner
 from accounting import Ledger, MultiRecordSampledGaussian, Relation, SampledGaussian, epsilon
 from scenarios import Scenario, ScenarioError, load, make_plan, prepare, public_sizes, run
-from scenarios._dataset import Dataset
 from scenarios._plan_parts import Plan
 from scenarios._plan_questions import sampling_compared
+from scenarios.data._dataset import Dataset
 
 PARTITION = ["silos={ partition = 'iid', count = 4, membership = 'at-most', max_silos = 2 }"]
 OVERLAP = [*PARTITION, "silos.overlap={ fraction = 0.3, silos = 2 }"]
@@ -138,6 +138,22 @@ def test_overlap_puts_the_share_in_so_many_silos_with_all_their_records(visits_f
         assert all(each == held[0] for each in held)
     alone = silos_of(prepare(load(visits_file, [*PARTITION, *VISITS, "evaluation.test_fraction=0.0"])))
     assert all(names <= found[one] for one, names in alone.items())
+
+
+@pytest.mark.parametrize("caps", [VISITS, [*OVERLAP, *VISITS], ["silos.column=region", *VISITS]])
+def test_what_is_held_out_is_within_the_caps_that_its_scores_are_priced_for(caps: list[str], visits_file: Path) -> None:
+    if caps[0] == "silos.column=region":  # individuals whose records lie in several silos, of which one may hold them
+        table = pd.read_csv(visits_file.parent / "people.csv")
+        table["region"] = np.random.default_rng(3).choice(["a", "b", "c"], len(table))
+        table.to_csv(visits_file.parent / "people.csv", index=False)
+    whole, split = (
+        prepare(load(visits_file, [*caps, f"evaluation.test_fraction={fraction}"])) for fraction in (0.0, 0.3)
+    )
+    assert len(split.test_labels)
+    for name, shard in whole.shards.items():
+        all_kept = Counter(map(bytes, shard.features))
+        tested = Counter(map(bytes, split.test_features[split.test_silos == name]))
+        assert tested <= all_kept - Counter(map(bytes, split.shards[name].features))
 
 
 def test_the_cap_on_silos_is_enforced(scenario_file: Path) -> None:

@@ -15,9 +15,9 @@ from scenarios import ScenarioError, load, run
 from scenarios._account import account_ledgers
 from scenarios._outcome import headline
 from scenarios._participation import fates
-from scenarios._report import render_report
 from scenarios._runner import RunResult
-from scenarios._spec_events import KINDS
+from scenarios.reports._report import render_report
+from scenarios.spec._events import KINDS
 
 SHORT = ["training.rounds=3", "training.local_steps=2", "privacy.noise_multiplier=1.5"]
 

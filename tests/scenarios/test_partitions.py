@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from accounting._errors import InvalidValue
-from scenarios._partitions import deal, natural_order, silo_names
-from scenarios._spec_data import Silos
+from scenarios.data._partitions import deal, natural_order, silo_names
+from scenarios.spec._data import Silos
 
 
 @st.composite

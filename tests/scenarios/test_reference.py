@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 from scenarios import load, make_plan, prepare, public_sizes
-from scenarios._reference import reference
+from scenarios.spec._reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 
 
 def test_the_page_is_what_the_keys_say() -> None:
-    assert PAGE.read_text("utf-8") == reference(), "python -m scenarios._reference > docs/scenarios.md"
+    assert PAGE.read_text("utf-8") == reference(), "python -m scenarios.spec._reference > docs/scenarios.md"
 
 
 def test_every_key_has_a_description() -> None:

@@ -16,9 +16,9 @@ from safetensors.numpy import load_file
 
 from accounting import Ledger, LedgerCorrupt, LedgerError, epsilon
 from scenarios import ScenarioError, load, run
-from scenarios._dataset import is_held_out
 from scenarios._errors import RunError
 from scenarios._simulation import Progress
+from scenarios.data._dataset import is_held_out
 from silos import Declined
 
 RESULTS = ("model.safetensors", "metrics.csv", "metrics.parquet", "failures.csv", "guarantee.json", "report.html")

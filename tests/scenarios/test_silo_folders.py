@@ -12,8 +12,8 @@ from accounting import Ledger, Relation, SampledGaussian, epsilon
 from scenarios import Scenario, load, make_plan, prepare, public_sizes, run
 from scenarios._account import account_ledgers
 from scenarios._errors import RunError
-from scenarios._silo_data import read_silo_data
-from scenarios._silo_folders import laws_of, write_silo_folder
+from scenarios.deployment._silo_data import read_silo_data
+from scenarios.deployment._silo_folders import laws_of, write_silo_folder
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, run_rounds
 from silos import Silo, build_model, client_app, hash_weights, weights_of
 from silos._errors import DataUnreadable, LawBroken
@@ -208,3 +208,14 @@ def test_an_individual_with_more_records_than_the_law_allows_is_refused(tmp_path
     with pytest.raises(DataUnreadable, match="has 2 records, and the law's cap is 1"):
         read_silo_data(tmp_path, Law.parse(LAW))
     read_silo_data(tmp_path, Law.parse(LAW.replace('unit = "individual"', 'unit = "individual"\nrecords = 2')))
+
+
+def test_an_individual_is_trained_on_or_held_out_and_not_both(tmp_path: Path) -> None:
+    table = pd.DataFrame({"id": ["a", "b"], "age": [30, 40], "dose": [0, 1], "sex": ["f", "m"], "sick": [0, 1]})
+    table.to_csv(tmp_path / "own.csv", index=False)
+    law = LAW.replace('path = "own.csv"', 'path = "own.csv"\nheld_out = "kept.csv"')
+    table.assign(id=["b", "c"]).to_csv(tmp_path / "kept.csv", index=False)
+    with pytest.raises(DataUnreadable, match=r"holds 1 individuals of own\.csv"):
+        read_silo_data(tmp_path, Law.parse(law))
+    table.assign(id=["c", "d"]).to_csv(tmp_path / "kept.csv", index=False)
+    read_silo_data(tmp_path, Law.parse(law))

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scenarios._dataset import prepare
 from scenarios._errors import ScenarioError
-from scenarios._load import load
-from scenarios._sources import FASHION_MNIST, read_idx, read_source
+from scenarios.data._dataset import prepare
+from scenarios.data._sources import FASHION_MNIST, read_idx, read_source
+from scenarios.spec._load import load
 from silos._errors import DataUnreadable
 from silos._readers import read_csv, read_npz, read_parquet
 

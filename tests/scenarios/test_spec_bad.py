@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._dataset import prepare, public_sizes
 from scenarios._errors import ScenarioError
-from scenarios._load import load
-from scenarios._spec import Scenario
+from scenarios.data._dataset import prepare, public_sizes
+from scenarios.spec._load import load
+from scenarios.spec._scenario import Scenario
 
 GOOD = """\
 [data]

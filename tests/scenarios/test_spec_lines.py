@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._toml import locate
+from scenarios.spec._toml import locate
 
 TEXT = '''# a comment with [brackets] and key = value
 top = 1

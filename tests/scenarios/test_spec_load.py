@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios._errors import ScenarioError
-from scenarios._load import load, names
-from scenarios._spec import Scenario
-from scenarios._spec_strategies import FedAdam
+from scenarios.spec._load import load, names
+from scenarios.spec._scenario import Scenario
+from scenarios.spec._strategies import FedAdam
 
 SHIPPED = ["chem97-authorities", "cps-regions", "digits-dirichlet", "fashion-mnist-silos", "hsb82-schools"]
 

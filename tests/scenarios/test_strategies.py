@@ -13,7 +13,6 @@ from accounting import Ledger, epsilon
 from scenarios import Scenario, ScenarioError, load, run
 from scenarios._account import LEDGER
 from scenarios._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from scenarios._dataset import prepare, public_sizes
 from scenarios._evaluate import Evaluator
 from scenarios._outcome import WHOLE
 from scenarios._plan import make_plan
@@ -21,6 +20,7 @@ from scenarios._plan_parts import Plan
 from scenarios._plan_questions import affordable_rounds
 from scenarios._simulation import Simulation
 from scenarios._strategy import strategy_in
+from scenarios.data._dataset import prepare, public_sizes
 from server import STRATEGIES
 from server._personal import passes_of
 from silos import hash_weights

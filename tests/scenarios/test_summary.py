@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import bootstrap
 
-from scenarios._summary import LEAST_SEEDS, Estimate, estimate, over_seeds, paired, per_run, said_of_seeds
+from scenarios.reports._summary import LEAST_SEEDS, Estimate, estimate, over_seeds, paired, per_run, said_of_seeds
 
 
 def table(runs: list[dict[str, object]]) -> pd.DataFrame:

@@ -12,12 +12,14 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import log_loss, mean_squared_error
 
 from accounting import Ledger
-from scenarios import _sweep, _sweep_workers, load, prepare, results, run, sweep
+from scenarios import load, prepare, results, run, sweep
 from scenarios._errors import RunError
-from scenarios._sweep_one import Runs
-from scenarios._sweep_runs import expand
-from scenarios._sweep_workers import Told
 from scenarios.cli import main
+from scenarios.sweeps import _sweep
+from scenarios.sweeps import _workers as _sweep_workers
+from scenarios.sweeps._one import Runs
+from scenarios.sweeps._runs import expand
+from scenarios.sweeps._workers import Told
 
 TABLES = ("results.csv", "results.parquet")
 

@@ -13,8 +13,8 @@ from made_sweep import DELTA, ROUNDS, federation, make_sweep
 from accounting import Relation, epsilon
 from scenarios import load, run
 from scenarios._errors import RunError
-from scenarios._sweep_report import sections_of, write_report
-from scenarios._sweep_table import ROWS
+from scenarios.reports._sweep_report import sections_of, write_report
+from scenarios.sweeps._table import ROWS
 
 EPSILONS = (0.5, 2.0)
 VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from scenarios import ScenarioError, load, make_plan, prepare, public_sizes
-from scenarios._load import changed
 from scenarios._price import membership_of, unit_of
-from scenarios._sweep_runs import expand, parse_over
+from scenarios.spec._load import changed
+from scenarios.sweeps._runs import expand, parse_over
 
 ALL = ["no-privacy", "alone", "pooled", "majority"]
 

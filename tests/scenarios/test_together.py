@@ -9,7 +9,7 @@ import pytest
 from accounting import InvalidValue, Ledger, Mechanism, Relation, SampledGaussian, epsilon
 from scenarios import load, run
 from scenarios._errors import RunError
-from scenarios._together import RunLedger, price_together, read_run_ledger
+from scenarios.reports._together import RunLedger, price_together, read_run_ledger
 
 FACTS = {"membership": "disjoint", "participation": "fixed", "relation": "zero-out", "unit": "record"}
 
