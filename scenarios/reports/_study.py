@@ -13,7 +13,7 @@ import pandas as pd
 from accounting import Guarantee
 from scenarios._account import LEDGER
 from scenarios._checkpoint import WHOLE
-from scenarios._errors import RunError
+from scenarios._errors import RunError, reading
 from scenarios._noisy_metrics import PREFIX
 from scenarios._outcome import HEADLINE
 from scenarios._runner import SCENARIO
@@ -70,17 +70,19 @@ class Study:
     def by_round(self, run: str) -> pd.DataFrame:
         """The run's metrics by round: columns round, silo, metric, value; empty where none were kept."""
         path = self.path(run) / "metrics.csv"
-        return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["round", "silo", "metric", "value"])
+        with reading(path):
+            return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["round", "silo", "metric", "value"])
 
     def failures(self, run: str) -> int:
         """Silo-rounds of the run that failed."""
         path = self.path(run) / FAILURES
-        return len(pd.read_csv(path)) if path.exists() else 0
+        with reading(path):
+            return len(pd.read_csv(path)) if path.exists() else 0
 
     def guarantee(self, run: str) -> Guarantee | None:
         """What the run alone gave away; None of a run that kept no guarantee, such as a majority's."""
         path = self.path(run) / "guarantee.json"
-        return Guarantee.from_json(json.loads(path.read_text("utf-8"))) if path.exists() else None
+        return _guarantee(path) if path.exists() else None
 
     @cached_property
     def seeded_silos(self) -> bool:
@@ -115,7 +117,8 @@ class Study:
     def broken(self) -> int:
         """Runs of the sweep that failed."""
         path = self.folder / FAILURES
-        return len(pd.read_csv(path)) if (self.folder / SWEEP).exists() and path.exists() else 0
+        with reading(path):
+            return len(pd.read_csv(path)) if (self.folder / SWEEP).exists() and path.exists() else 0
 
     @cached_property
     def unfinished(self) -> list[Path]:
@@ -166,20 +169,22 @@ def _of_one_run(folder: Path) -> pd.DataFrame:
     scenario, metrics = _scenario(folder), folder / "metrics.csv"
     if not metrics.exists():
         raise RunError(f"{folder}: holds no finished run. Go on with it by silodp run --resume.")
-    guarantee = Guarantee.from_json(json.loads((folder / "guarantee.json").read_text("utf-8")))
-    rows = pd.read_csv(metrics)
-    last = rows[rows["round"] == rows["round"].max()].pivot_table(index="silo", columns="metric", values="value")
+    guarantee = _guarantee(folder / "guarantee.json")
+    with reading(metrics):
+        rows = pd.read_csv(metrics)
+        last = rows[rows["round"] == rows["round"].max()].pivot_table(index="silo", columns="metric", values="value")
     own = dict(guarantee.per_silo) | {WHOLE: guarantee.epsilon}
-    return last.reset_index().assign(
-        run=folder.name,
-        scenario=scenario["name"],
-        method=scenario["training"]["strategy"]["name"],
-        epsilon=float(scenario["privacy"].get("epsilon", "nan")),
-        seed=scenario["seed"],
-        records=0,
-        epsilon_spent=lambda table: table["silo"].map(own),
-        delta=guarantee.delta,
-    )
+    with reading(folder / SCENARIO):
+        return last.reset_index().assign(
+            run=folder.name,
+            scenario=scenario["name"],
+            method=scenario["training"]["strategy"]["name"],
+            epsilon=float(scenario["privacy"].get("epsilon", "nan")),
+            seed=scenario["seed"],
+            records=0,
+            epsilon_spent=lambda table: table["silo"].map(own),
+            delta=guarantee.delta,
+        )
 
 
 def _scenario(folder: Path) -> dict:
@@ -189,6 +194,12 @@ def _scenario(folder: Path) -> dict:
         raise RunError(f"{folder}: holds neither a sweep nor a run: {error}") from None
 
 
+def _guarantee(path: Path) -> Guarantee:
+    with reading(path):
+        return Guarantee.from_json(json.loads(path.read_text("utf-8")))
+
+
 def _seconds(folder: Path) -> float:
     path = folder / "timings.json"
-    return float(json.loads(path.read_text("utf-8"))["seconds"]) if path.exists() else float("nan")
+    with reading(path):
+        return float(json.loads(path.read_text("utf-8"))["seconds"]) if path.exists() else float("nan")

@@ -20,7 +20,7 @@ from typing import IO
 import pandas as pd
 
 from scenarios._checkpoint import write_atomically
-from scenarios._errors import RunError
+from scenarios._errors import RunError, reading
 from scenarios.spec._load import changed, load
 from scenarios.spec._scenario import Scenario
 from scenarios.spec._sweep import Sweep, Value
@@ -234,4 +234,5 @@ def _write(folder: Path, runs: Sequence[SweepRun], failed: Mapping[str, str]) ->
 
 
 def _seconds(folder: Path) -> float:
-    return float(json.loads((folder / _TIMINGS).read_text("utf-8"))["seconds"])
+    with reading(folder / _TIMINGS):
+        return float(json.loads((folder / _TIMINGS).read_text("utf-8"))["seconds"])

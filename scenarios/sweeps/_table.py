@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from scenarios._errors import reading
+
 SWEEP = "sweep.toml"
 """The scenario with its sweep, in the sweep's folder."""
 
@@ -34,5 +36,10 @@ def to_csv(table: pd.DataFrame) -> bytes:
 
 def gather(folders: list[Path]) -> pd.DataFrame:
     """One table of the rows in these folders of runs, in their order; runs that are not done have none."""
-    tables = [pd.read_parquet(folder / ROWS) for folder in folders if (folder / ROWS).exists()]
+    tables = [_rows(folder / ROWS) for folder in folders if (folder / ROWS).exists()]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _rows(path: Path) -> pd.DataFrame:
+    with reading(path):
+        return pd.read_parquet(path)

@@ -13,6 +13,7 @@ from made_sweep import DELTA, ROUNDS, federation, make_sweep
 from accounting import Relation, epsilon
 from scenarios import load, run
 from scenarios._errors import RunError
+from scenarios.reports._study import read_studies
 from scenarios.reports._sweep_report import sections_of, write_report
 from scenarios.sweeps._table import ROWS
 
@@ -277,3 +278,28 @@ def test_folders_without_results_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run of the sweep is done"):
         write_report([tmp_path / "sweep"], tmp_path / "report")
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("name", [ROWS, "metrics.csv", "guarantee.json", "timings.json", "failures.csv"])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}"])
+def test_a_damaged_file_of_a_run_is_told_by_its_path(name: str, content: bytes, tmp_path: Path) -> None:
+    make_sweep(tmp_path / "made", strategies=("fedavg",), baselines=(), epsilons=(2.0,), seeds=1, silos=("a", "b"))
+    (path,) = (tmp_path / "made" / "runs").iterdir()
+    if name.endswith(".csv") and content:
+        content = b"\xff\xfe"
+    (path / name).write_bytes(content)
+
+    def look() -> None:
+        (study,) = read_studies([tmp_path / "made"])
+        _ = study.runs, study.failures(path.name), study.by_round(path.name), study.guarantee(path.name)
+
+    with pytest.raises(RunError, match=re.escape(str(path / name))):
+        look()
+
+
+@pytest.mark.parametrize("name", ["scenario.toml", "metrics.csv", "guarantee.json"])
+def test_a_damaged_file_of_a_single_run_is_told_by_its_path(name: str, tmp_path: Path, scenario_file: Path) -> None:
+    run(load(scenario_file, ["training.rounds=1"]), out=tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(b"")
+    with pytest.raises(RunError, match=re.escape(str(tmp_path / "run" / name))):
+        read_studies([tmp_path / "run"])
