@@ -1,6 +1,7 @@
 """The lifetime of deployed silos' ledgers: what was spent, on what, by whom, and how much of the budget that is."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -25,8 +26,8 @@ class RunSpent(TypedDict):
 class Lifetime(TypedDict):
     """A chain that pays, under its silo's budget.
 
-    `used` is the part of the filter's total that is spent; `sentence` is what the budget guarantees, whatever of it
-    is spent and however it was chosen, or why it guarantees nothing.
+    `used` is the part of the filter's total that is spent, 0 where that has no limit; `sentence` is what the budget
+    guarantees, whatever of it is spent and however it was chosen, or why it guarantees nothing.
     """
 
     silo: str
@@ -64,7 +65,7 @@ def _lifetime(ledger: Ledger, silo: str, payer: str, budget: Budget) -> Lifetime
         silo=payer,
         epsilon=number_to_json(budget.epsilon),
         delta=budget.delta,
-        used=spent / budget.total if budget.total else 0.0,
+        used=spent / budget.total if 0 < budget.total < math.inf else 0.0,
         sentence=f"It protects nobody: {void[0].reason}." if void else budget.sentence(),
         runs=runs,
     )

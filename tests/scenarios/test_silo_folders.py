@@ -1,5 +1,7 @@
 """Silos in folders of their own run a scenario to the bytes of its simulation, and read their own files as it would."""
 
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,10 +10,11 @@ import pandas as pd
 import pytest
 from flwr.app import Context
 
-from accounting import Ledger, Relation, SampledGaussian, epsilon
+from accounting import LAW_CHAIN, Budget, Ledger, Relation, SampledGaussian, epsilon
 from scenarios import Scenario, load, make_plan, prepare, public_sizes, run
 from scenarios._account import account_ledgers
 from scenarios._errors import RunError
+from scenarios._lifetime import lifetimes
 from scenarios.deployment._silo_data import read_silo_data
 from scenarios.deployment._silo_folders import laws_of, write_silo_folder
 from server import InProcessGrid, RoundResult, build_strategy, find_silos, run_rounds
@@ -219,3 +222,14 @@ def test_an_individual_is_trained_on_or_held_out_and_not_both(tmp_path: Path) ->
         read_silo_data(tmp_path, Law.parse(law))
     table.assign(id=["c", "d"]).to_csv(tmp_path / "kept.csv", index=False)
     read_silo_data(tmp_path, Law.parse(law))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_of_a_budget_without_limit_nothing_is_used(noise: float, tmp_path: Path) -> None:
+    limit = Budget(epsilon=math.inf, delta=1e-5, relation=Relation.ZERO_OUT)
+    law = SampledGaussian(sampling_rate=0.1, noise_multiplier=noise, steps=3)
+    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.fix("north" + LAW_CHAIN, "budget", json.dumps(limit.to_json()))
+        ledger.charge(silo="north", run="r", round=1, attempt=0, item="update", mechanism=law, request="asked")
+        (found,) = lifetimes(ledger)
+    assert (found["used"], found["epsilon"]) == (0.0, "inf")
