@@ -100,8 +100,8 @@ def selection_words(headline: Headline, together: Together) -> list[str]:
     said = [
         f"{picked}Selection is not free: the server saw {runs}, and an individual may be in each. Together they cost "
         f"epsilon {round_up(together.guarantee.epsilon, 3)} at delta {round_up(together.guarantee.delta, 3)}, the "
-        f"price of what the server saw. Epsilon {number(headline.epsilon)} is the price of one run that "
-        "was chosen in advance and is the only one."
+        "price of what the server saw, if this list of runs was fixed in advance. Epsilon "
+        f"{number(headline.epsilon)} is the price of one run that was chosen in advance and is the only one."
     ]
     if together.with_alone is not None:
         said.append(

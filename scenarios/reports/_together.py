@@ -6,10 +6,12 @@ best. Individuals are the same in every run over the same data; where they are m
 - A silo that holds the same individuals in every run is one silo: its chains are joined over all runs.
 - Who is held out depends on the seed. Over runs of different splits an individual may have paid as held out in one
   and as trained on in another, so that a silo's two chains are joined too.
-- A partition dealt by the seed puts an individual into other silos in other runs. Each deal's silos are then silos of
-  their own, and an individual may be in as many of them as there are deals (an upper bound: it is in one of each).
+- A partition dealt by the seed, or by another label, puts an individual into other silos in other runs, and so does a
+  cap that drops it from silos by a hash that follows from the seed. Each deal's silos are then silos of their own, and
+  an individual may be in as many of them as there are deals (an upper bound: it is in one of each).
 
-Runs may have been chosen by looking at earlier ones; composition is adaptive, so that the price stands.
+What a run does may follow from what earlier ones showed, since composition is adaptive. How many runs there are, at
+which noise and rates, must not: the price is of a list of runs that was fixed in advance, as a sweep's is.
 """
 
 import json
@@ -40,8 +42,11 @@ from scenarios._errors import RunError
 MOST_LAWS = 24
 """More distinct laws than this are composed by Renyi divergences, since PLD of so many takes minutes."""
 
-_PUBLIC = ("declared_size", "membership", "max_silos", "min_records", "public")
-"""Keys of `silos` that move nobody."""
+_MOVE_NOBODY = {
+    "silos": ("seed", "declared_size", "membership", "max_silos", "public"),
+    "data": ("source", "features", "standardise", "standardise_epsilon", "records_per_individual"),
+}
+"""Keys that say nothing of which silo an individual is in; a partition may look at labels and ids, caps at ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,7 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
     """Read a run's folder; None where nothing was charged.
 
     Raises:
-        RunError: where it holds no run, or a ledger that was kept under no terms.
+        RunError: where it holds no run, no ledger, or one that was kept under no terms.
         LedgerError: for a ledger that is not sound.
     """
     try:
@@ -77,7 +82,7 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
     except (OSError, ValueError) as error:
         raise RunError(f"{folder}: holds no run: {error}") from None
     if not (folder / LEDGER).exists():
-        return None
+        raise RunError(f"{folder}: its ledger is gone, and so nobody knows what this run cost. Put {LEDGER} back.")
     with Ledger.open(folder / LEDGER, read_only=True) as ledger:
         if not any(ledger.charges(silo) for silo in ledger.silos()):
             return None
@@ -88,17 +93,27 @@ def read_run_ledger(folder: Path) -> RunLedger | None:
             ledger, Unknown(), Relation(facts["relation"]), participation_reacts=facts["participation"] == REACTS
         )
         laws = {chain: law_of(each) for chain, each in federation.releases().items()}
-    silos, seed = scenario["silos"], scenario["seed"]
-    dealt = silos.get("seed", seed) if "partition" in silos else None
-    deal = {key: value for key, value in silos.items() if key not in (*_PUBLIC, "seed")} | {"dealt": dealt}
     return RunLedger(
         data=scenario["data"]["source"],
-        deal=json.dumps(deal, sort_keys=True),
-        split=f"{seed}/{scenario['evaluation']['test_fraction']}",
+        deal=_deal(scenario),
+        split=f"{scenario['seed']}/{scenario['evaluation']['test_fraction']}",
         delta=scenario["privacy"]["delta"],
         facts=tuple(sorted(facts.items())),
         releases={chain: [step.repeated(steps) for step, steps in law] for chain, law in laws.items()},
     )
+
+
+def _deal(scenario: dict) -> str:
+    """All of a scenario that decides which silo each individual is in: equal texts, equal silos."""
+    silos, seed = scenario["silos"], scenario["seed"]
+    deal: dict[str, object] = {
+        name: {key: value for key, value in scenario[name].items() if key not in still}
+        for name, still in _MOVE_NOBODY.items()
+    }
+    deal["dealt"] = silos.get("seed", seed) if "partition" in silos else None
+    # Which of its silos an individual beyond the cap stays in is drawn from the seed.
+    deal["dropped"] = seed if scenario["data"]["beyond_cap"] == "drop" else None
+    return json.dumps(deal, sort_keys=True)
 
 
 def price_together(runs: Sequence[RunLedger]) -> Guarantee:

@@ -1,15 +1,18 @@
 """What many runs cost together: never less than any composition that an individual may have met."""
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from accounting import InvalidValue, Ledger, Mechanism, Relation, SampledGaussian, epsilon
-from scenarios import load, run
+from scenarios import Scenario, load, prepare, run
 from scenarios._errors import RunError
-from scenarios.reports._together import RunLedger, price_together, read_run_ledger
+from scenarios.reports._together import RunLedger, _deal, price_together, read_run_ledger
 
 FACTS = {"membership": "disjoint", "participation": "fixed", "relation": "zero-out", "unit": "record"}
 
@@ -91,7 +94,8 @@ def test_many_laws_are_bounded_from_above() -> None:
 
 def test_a_ledger_without_charges_costs_nothing_and_one_without_terms_is_refused(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(load("cps-regions").to_toml(), "utf-8")
-    assert read_run_ledger(tmp_path) is None
+    with pytest.raises(RunError, match="its ledger is gone"):
+        read_run_ledger(tmp_path)
     with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.fix("a", "shard", "frozen")
     assert read_run_ledger(tmp_path) is None
@@ -116,3 +120,73 @@ def test_a_run_of_this_program_is_read_as_its_ledger_holds_it(scenario_file: Pat
                 paid.setdefault(silo, []).extend(ledger.releases(silo))
     by_silo = [epsilon(each, relation=Relation.ZERO_OUT, delta=1e-3).epsilon for each in paid.values()]
     assert price_together([first, second]).epsilon == pytest.approx(max(by_silo), rel=1e-9)
+
+
+def deal_of(scenario: Scenario) -> str:
+    return _deal(tomllib.loads(scenario.to_toml()))
+
+
+def silos_of(scenario: Scenario) -> dict[str, list[str]]:
+    """The silos that each individual trains in."""
+    found: dict[str, list[str]] = {}
+    for name, shard in prepare(scenario).shards.items():
+        for one in np.unique(shard.individuals).tolist():
+            found.setdefault(one, []).append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shared", "change"),
+    [
+        (["data.beyond_cap=drop", "silos={ column = 'sex' }"], ["seed"]),
+        (["data.beyond_cap=drop", "silos={ column = 'sex' }"], ["silos.membership=unknown", "data.beyond_cap=refuse"]),
+        (["silos={ partition = 'iid', count = 3 }"], ["seed"]),
+        (["silos={ partition = 'dirichlet', count = 3, alpha = 1.0 }"], ["data.label.column=late"]),
+        (["silos={ partition = 'dirichlet', count = 3, alpha = 0.2 }"], ["silos.min_records=60"]),
+    ],
+)
+def test_runs_share_a_deal_only_where_every_individual_is_in_the_same_silos(
+    scenario_file: Path, shared: list[str], change: list[str]
+) -> None:
+    table = pd.read_csv(scenario_file.parent / "people.csv")
+    table["late"] = table["sick"].to_numpy()[::-1]
+    other = table.assign(sex=table["sex"].map({"f": "m", "m": "f"}))
+    pd.concat([table, other]).to_csv(scenario_file.parent / "people.csv", index=False)
+    shared = ["evaluation.test_fraction=0.0", "data.records_per_individual=2", *shared]
+    seed = 2 if change == ["seed"] else 1
+    first = load(scenario_file, shared, seed=1)
+    second = load(scenario_file, [*shared, *(one for one in change if one != "seed")], seed=seed)
+    assert silos_of(first) != silos_of(second)
+    assert deal_of(first) != deal_of(second)
+    again = load(scenario_file, [*shared, "privacy.epsilon=0.5", "training.rounds=9"], seed=1)
+    assert silos_of(first) == silos_of(again)
+    assert deal_of(first) == deal_of(again)
+
+
+def test_a_cap_that_drops_by_the_seed_may_leave_an_individual_in_the_dear_silo_of_each_run(
+    scenario_file: Path, tmp_path: Path
+) -> None:
+    """Over two seeds an individual of two hospitals may have met each one's dear run, whatever each silo paid."""
+    table = pd.read_csv(scenario_file.parent / "people.csv")
+    pd.concat([table.assign(hospital=name) for name in ("north", "south")]).to_csv(
+        scenario_file.parent / "people.csv", index=False
+    )
+    shared = ["data.beyond_cap=drop", "training.rounds=1", "evaluation.test_fraction=0.0"]
+    results = [
+        run(
+            load(scenario_file, [*shared, f"privacy.silos={{ {dear} = {{ epsilon = 6.0 }} }}"], seed=seed),
+            out=tmp_path / dear,
+        )
+        for seed, dear in ((1, "north"), (2, "south"))
+    ]
+    runs = [found for result in results if (found := read_run_ledger(result.folder)) is not None]
+    paid: dict[str, list[Mechanism]] = {}
+    for result in results:
+        with Ledger.open(result.folder / "ledger.db", read_only=True) as ledger:
+            for name, shard in prepare(result.scenario).shards.items():
+                for one in np.unique(shard.individuals).tolist():
+                    paid.setdefault(one, []).extend(ledger.releases(name))
+    distinct = {repr(each): each for each in paid.values()}.values()
+    worst = max(epsilon(each, relation=Relation.ZERO_OUT, delta=1e-3).epsilon for each in distinct)
+    assert worst > 6.5
+    assert price_together(runs).epsilon == pytest.approx(worst, rel=1e-6)
