@@ -16,6 +16,7 @@ from accounting import (
     HashedIds,
     InvalidValue,
     Ledger,
+    LedgerError,
     Membership,
     Method,
     Relation,
@@ -29,6 +30,9 @@ from silos._public import not_covered
 
 LEDGER = "ledger.db"
 """A run's or a silo's ledger, in its folder."""
+
+HEADS = "ledger.heads"
+"""How far a silo's ledger was at its last release, in the silo's folder."""
 
 SCENARIO = "scenario.toml"
 """A run's resolved scenario, in its folder."""
@@ -89,8 +93,9 @@ def account_ledgers(
     with ExitStack() as stack:
         files = [path / LEDGER if path.is_dir() else path for path in paths]
         ledgers = [stack.enter_context(Ledger.open(file, read_only=True)) for file in files]
-        for ledger in ledgers:
+        for path, ledger in zip(paths, ledgers, strict=True):
             ledger.verify()
+            _check_whole(path, ledger)
         wanted = _own_delta(paths, ledgers) if delta is None and epsilon is None else delta
         spent = [one for ledger in ledgers for one in lifetimes(ledger)]
         fixed, public = _fixed(ledgers), _public(ledgers)
@@ -105,6 +110,16 @@ def account_ledgers(
     guarantee = replace(guarantee, not_covered=(*guarantee.not_covered, *not_covered(public)))
     rungs = federation.ladder(guarantee.delta)
     return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs], "lifetimes": spent}
+
+
+def _check_whole(path: Path, ledger: Ledger) -> None:
+    """Refuse the ledger in a silo's folder where it holds less than the silo released."""
+    if not (path / HEADS).exists():
+        return
+    from silos._folder import SiloFolder  # reads arrays, which no other ledger needs
+
+    if not SiloFolder(path).whole(ledger):
+        raise LedgerError(f"{ledger.path}: does not hold all that its silo released; its price would be too small.")
 
 
 def parse_membership(text: str) -> Membership:

@@ -75,18 +75,21 @@ class SiloFolder:
             Declined: for a ledger that does not hold all that the silo released.
             LedgerError: for one that cannot be used.
         """
-        try:
-            heads = set(
-                (self.path / HEADS).read_text("utf-8").split()
-            )  # first: rows may be added meanwhile, never lost
-        except FileNotFoundError:
-            return Ledger.open(self.ledger, create=True)
-        if self.ledger.exists():
+        if self.ledger.exists() or not (self.path / HEADS).exists():
             ledger = Ledger.open(self.ledger, create=True)
-            if heads <= {row.hash for row in ledger.all_rows()}:
+            if self.whole(ledger):
                 return ledger
             ledger.close()
         raise Declined("The ledger of this silo does not hold all that it released. Put it back as it was.", Reason.LAW)
+
+    def whole(self, ledger: Ledger) -> bool:
+        """Whether a ledger holds all that the silo released: at least the rows that `remember` wrote down."""
+        try:
+            heads = (self.path / HEADS).read_text("utf-8").split()
+        except FileNotFoundError:
+            return True
+        # Rows are read after their heads: some may be added in between, none may be lost.
+        return set(heads) <= {row.hash for row in ledger.all_rows()}
 
     def remember(self, ledger: Ledger) -> None:
         """Write down how far the ledger is; to be called before a reply leaves."""

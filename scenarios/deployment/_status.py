@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from accounting import Ledger, SilodpError, round_up
-from scenarios._account import account_ledgers
+from scenarios._account import HEADS, account_ledgers
 from scenarios.deployment._deployed import MODEL, DeployedProgress
 from server._deploy_folder import Deployment
 from server._deploy_up import status
@@ -31,11 +31,8 @@ def print_status(deployment: Deployment) -> None:
 def spent(folder: Path) -> str:
     """Epsilon of all that a silo released, at the delta of its budget; a word where there is none."""
     place = SiloFolder(folder)
-    if not place.ledger.exists():
+    if not (folder / HEADS).exists() and not _charged(place.ledger):
         return "0"
-    with Ledger.open(place.ledger, read_only=True) as ledger:
-        if not any(ledger.charges(silo) for silo in ledger.silos()):
-            return "0"
     try:
         answer = account_ledgers(
             [folder], delta=place.law().budget.delta, epsilon=None, relation=None, membership=None, method="auto"
@@ -43,6 +40,13 @@ def spent(folder: Path) -> str:
     except SilodpError as error:
         return f"unknown: {error}"
     return round_up(float(str(answer["epsilon"])), 4)
+
+
+def _charged(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with Ledger.open(path, read_only=True) as ledger:
+        return any(ledger.charges(silo) for silo in ledger.silos())
 
 
 def _run(folder: Path) -> str:

@@ -10,7 +10,9 @@ import pytest
 from lying import FEATURES, Server, make_shard, make_silo, released
 
 import silos.app
-from accounting import LAW_CHAIN, NOISE, TEST_NOISE, Disjoint, Federation, Ledger, Relation
+from accounting import LAW_CHAIN, NOISE, TEST_NOISE, Disjoint, Federation, Ledger, LedgerError, Relation
+from scenarios._account import account_ledgers
+from scenarios.deployment._status import spent
 from silos import build_model, weights_of
 from silos._folder import SiloFolder
 from silos._law import LAW
@@ -135,6 +137,9 @@ def test_a_ledger_that_lost_what_was_released_is_declined(
     elif kept == 1:
         Ledger.import_json(tmp_path / "1.json", server.folder / "ledger.db").close()
     assert reason(server, round=3) == reason(server) == "declined (law)"
+    assert spent(server.folder).startswith("unknown: ")
+    with pytest.raises(LedgerError, match=r"no ledger there|does not hold all that its silo released"):
+        account_ledgers([server.folder], delta=1e-5, epsilon=None, relation=None, membership=None, method="auto")
     for file in server.folder.glob("ledger.db*"):
         file.unlink()
     Ledger.import_json(tmp_path / "2.json", server.folder / "ledger.db").close()
