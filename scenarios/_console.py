@@ -110,18 +110,24 @@ def print_groups(rows: Sequence[GroupRow]) -> None:
 
 def print_scenarios(scenarios: Sequence[Scenario]) -> None:
     """One line a scenario."""
-    table = _table("name", "task", "what it is")
+    table = Table("name", "task", "what it is", box=None, header_style="bold")
     for scenario in scenarios:
         table.add_row(scenario.name, scenario.data.task, scenario.description)
     _console.print(table)
 
 
-def print_toml(text: str) -> None:
-    """TOML, coloured on a terminal; elsewhere the bytes as they are, to be read back."""
+def print_shown(scenario: Scenario, plan: Plan) -> None:
+    """The scenario and its plan, coloured on a terminal; elsewhere TOML to be read back, with the plan as comments."""
+    text = scenario.to_toml()
     if _console.is_terminal:
         _console.print(Syntax(text, "toml", background_color="default"))
-    else:
-        print(text)
+        print_plan(plan)
+        return
+    with _console.capture() as captured:
+        print_plan(plan)
+    print(text)
+    for line in captured.get().splitlines():
+        print(f"# {line}".rstrip())
 
 
 def print_plan(plan: Plan) -> None:
@@ -170,10 +176,12 @@ def print_account(answer: Mapping[str, object]) -> None:
 
 
 def _print_lifetime(lifetime: Lifetime) -> None:
-    table = _table("run", "charged", "released", "epsilon alone", "asked by")
+    table = _table("run", "charged", "released", "epsilon alone")
+    table.columns[0].no_wrap = True  # a name that is cut short names no run
+    table.add_column("asked by", overflow="fold")
     for run in lifetime["runs"]:
         counts = (", ".join(f"{count} {item}" for item, count in run[key].items()) for key in ("charged", "released"))
-        by = "; ".join(f"{name} {value}" for name, value in run["by"].items() if value)
+        by = "\n".join(f"{name} {value}" for name, value in run["by"].items() if value)
         table.add_row(run["run"], *counts, round_up(float(run["epsilon"]), 4), by)
     _console.print(
         f"Silo {lifetime['silo']} has used {math.ceil(1000 * lifetime['used']) / 10:g}% of its budget of epsilon = "

@@ -94,7 +94,7 @@ def sweep(
         typer.Option(
             "--over",
             metavar="KEY=VALUE,VALUE",
-            help="Values of a key, as in epsilon=0.5,1,2 or strategy=fedavg,fedadam:learning_rate=0.01; repeatable. "
+            help="Values of a key, as in epsilon=0.5,1,2 or strategy=fedavg,mr-mtl:pull=0.1; repeatable. "
             "Takes the place of what the scenario's sweep section says.",
         ),
     ] = None,
@@ -146,7 +146,7 @@ def list_scenarios(as_json: AsJson = False) -> None:
 @app.command()
 def show(scenario: Scenario, overrides: Overrides = None, seed: Seed = None, as_json: AsJson = False) -> None:
     """Show a scenario with every default filled in, and its plan."""
-    from scenarios._console import print_plan, print_toml
+    from scenarios._console import print_shown
     from scenarios._plan import make_plan
     from scenarios.data._dataset import prepare, public_sizes
     from scenarios.spec._load import load
@@ -160,8 +160,7 @@ def show(scenario: Scenario, overrides: Overrides = None, seed: Seed = None, as_
             )
         )
     else:
-        print_toml(loaded.to_toml())
-        print_plan(plan)
+        print_shown(loaded, plan)
 
 
 @app.command()
