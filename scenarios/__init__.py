@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scenarios._errors import ScenarioError
+    from scenarios._errors import RunError, ScenarioError
     from scenarios._plan import make_plan
     from scenarios._plan_parts import Plan, SiloPlan
     from scenarios._runner import RunResult, run
@@ -29,6 +29,7 @@ _HOME = {
     "Dataset": "data._dataset",
     "prepare": "data._dataset",
     "public_sizes": "data._dataset",
+    "RunError": "_errors",
     "ScenarioError": "_errors",
     "Plan": "_plan_parts",
     "SiloPlan": "_plan_parts",
@@ -46,6 +47,7 @@ _HOME = {
 __all__ = [
     "Dataset",
     "Plan",
+    "RunError",
     "RunResult",
     "Scenario",
     "ScenarioError",
