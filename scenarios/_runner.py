@@ -98,10 +98,12 @@ def run(
             less than the checkpoint saw.
         WorkerLost: where a worker process ends again and again; the run can be resumed.
     """
+    folder = Path(out) if out is not None else default_folder(scenario)
+    _check_folder(folder, resume=resume)  # before the time that the data and the plan take
     return run_prepared(
         scenario,
         prepare(scenario),
-        out=out,
+        out=folder,
         resume=resume,
         workers=workers,
         grid=grid,
@@ -170,9 +172,8 @@ def _cluster(
 
 def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: bool) -> Checkpoint:
     """Make the folder, or find where the run in it stopped."""
+    _check_folder(folder, resume=resume)
     if resume:
-        if not (folder / SCENARIO).is_file():
-            raise RunError(f"{folder}: holds no run to resume; leave out --resume to start one.")
         start = simulation.initial()
         if (folder / CHECKPOINT).exists():
             start = load_checkpoint(folder / CHECKPOINT)
@@ -189,16 +190,28 @@ def _start(folder: Path, scenario: Scenario, simulation: Simulation, *, resume: 
         if not 0 <= start.round <= scenario.training.rounds or bool(start.heads) != (start.round > 0):
             raise RunError(f"{folder / CHECKPOINT}: is not a checkpoint that a run of this scenario wrote.")
         return start
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: is a file. A run is written to a folder; choose another --out.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise RunError(f"{folder}: is not empty. Choose another --out, or go on with the run in it by --resume.")
         write_atomically(folder / SCENARIO, scenario.to_toml().encode())
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror}.") from error
     return simulation.initial()
+
+
+def _check_folder(folder: Path, *, resume: bool) -> None:
+    """Refuse a folder without a run to resume, or one that a new run cannot have for itself."""
+    if resume:
+        if not (folder / SCENARIO).is_file():
+            raise RunError(f"{folder}: holds no run to resume; leave out --resume to start one.")
+        return
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise RunError(f"{folder}: is a file. A run is written to a folder; choose another --out.")
+        used = folder.exists() and any(folder.iterdir())
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be read: {error.strerror}.") from error
+    if used:
+        raise RunError(f"{folder}: is not empty. Choose another --out, or go on with the run in it by --resume.")
 
 
 @contextmanager

@@ -68,6 +68,7 @@ def make_deployment(
         ScenarioError: for a scenario that a deployment does not offer; nothing was written.
         RunError: for a folder that cannot be used.
     """
+    _check_free(out)  # before the time that the data and the plan take
     dataset = prepare(scenario)
     plan = make_plan(scenario, (facts := PublicFacts.of(scenario, dataset)).sizes)
     laws = laws_of(
@@ -77,10 +78,9 @@ def make_deployment(
         # Which rounds a silo is in depends on the server, which sees what was released.
         laws = {silo: law.model_copy(update={"participation": "reacts"}) for silo, law in laws.items()}
     deployment, app = Deployment.new(out, list(laws), free_ports(len(laws) + 1)), build_app()
+    _check_free(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise RunError(f"{out}: is not empty. Choose another --out.")
     except OSError as error:
         raise RunError(f"{out}: cannot be written: {error.strerror}.") from error
     _write_server(deployment, scenario, facts, app)
@@ -93,6 +93,14 @@ def make_deployment(
     renew_certificates(deployment)
     deployment.write()
     return deployment, plan
+
+
+def _check_free(out: Path) -> None:
+    try:
+        if out.exists() and any(out.iterdir()):
+            raise RunError(f"{out}: is not empty. Choose another --out.")
+    except OSError as error:
+        raise RunError(f"{out}: cannot be used: {error.strerror}.") from error
 
 
 def renew_certificates(deployment: Deployment) -> None:
@@ -229,6 +237,6 @@ def follow(link: SuperLink, number: int, folder: Path, progress: Callable[[Deplo
 
 def _stopped(deployment: Deployment, folder: Path, reason: str) -> RunError:
     return RunError(
-        f"Run {folder.name!r} stopped: {reason.strip()} Look at {deployment.server / 'log.txt'}; "
-        f"`silodp deploy run {deployment.folder} --resume` goes on with it."
+        f"Run {folder.name!r} stopped: {reason.strip().rstrip('.')}. Look at {deployment.server / 'log.txt'}; "
+        f"once it is put right, `silodp deploy run {deployment.folder} --resume` goes on with it."
     )

@@ -183,6 +183,15 @@ def test_resume_refuses_another_scenario(scenario_file: Path, tmp_path: Path) ->
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_folder_in_use_is_refused_before_the_data_are_read(scenario_file: Path, tmp_path: Path) -> None:
+    scenario = load(scenario_file, ["data.source=csv:absent.csv"])
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(RunError, match="not empty"):
+        run(scenario, out=tmp_path)
+    with pytest.raises(RunError, match="is a file"):
+        run(scenario, out=tmp_path / "notes.txt")
+
+
 def test_no_noise_is_an_infinite_epsilon_and_says_so(scenario_file: Path, tmp_path: Path) -> None:
     result = run(load(scenario_file, ["privacy.epsilon=inf"]), out=tmp_path / "run")
     assert math.isinf(result.guarantee.epsilon)
