@@ -42,6 +42,9 @@ delta = 1e-4
 relation = "add-or-remove-one"
 ```
 
+Any key can be changed for one run by `--set`, as in `--set privacy.epsilon=1`. Where two keys say the same thing, such
+as `epsilon` and `noise_multiplier`, the one that is set replaces the file's.
+
 Every key there is. Names in angle brackets are yours to choose.
 
 | key | default | what it is |

@@ -65,7 +65,9 @@ class Training(Section):
     )
     learning_rate: float = Field(gt=0, description="of the silo's SGD")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="of the silo's SGD; starts afresh each round")
-    strategy: Strategy = Field(default=FedAvg(name="fedavg"), description="how the server aggregates")
+    strategy: Strategy = Field(
+        default=FedAvg(name="fedavg"), description='how the server aggregates, as in { name = "fedavg" }'
+    )
     weights: Literal["size", "inverse-variance"] = Field(
         default="size",
         description="a silo's weight in the average: its public size, or one over the variance that its noise adds",
@@ -214,8 +216,11 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _individuals_are_named(self) -> Self:
+        named = "needs data.individual, the column that names each record's individual"
         if self.data.individual is None and self.privacy.unit == "individual":
-            raise refuse("privacy.unit", "needs data.individual, the column that names each record's individual")
+            raise refuse("privacy.unit", named)
+        if self.data.individual is None and self.data.records_per_individual > 1:
+            raise refuse("data.records_per_individual", named)
         if self.training.sampling == "individuals" and not self.protects_individuals:
             raise refuse("training.sampling", "needs individuals: data.individual, and not privacy.unit = record")
         by_individual = self.training.sampling == "individuals"

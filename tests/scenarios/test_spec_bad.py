@@ -80,6 +80,7 @@ BAD_KEYS = [
     ("epsilon = 1.0", "epsilon = nan", 21, ["privacy.epsilon = NaN", "(0, inf)"]),
     ("delta = 1e-5", "delta = 1.0", 22, ["privacy.delta = 1.0", "(0, 1)"]),
     ("delta = 1e-5", "delta = 0", 22, ["privacy.delta = 0", "(0, 1)"]),
+    ('individual = "patient"', "records_per_individual = 3", 4, ["individual = 3", "needs data.individual"]),
     ("epsilon = 1.0", "", 20, ["exactly one of epsilon and noise_multiplier"]),
     ("epsilon = 1.0", "epsilon = 1.0\nnoise_multiplier = 2.0", 22, ["exactly one of epsilon and noise_multiplier"]),
     ("epsilon = 1.0", "noise_multiplier = 0", 21, ["noise_multiplier = 0", "(0, inf)"]),
