@@ -91,8 +91,7 @@ def account_ledgers(
         LedgerError: for a file that is no sound ledger.
     """
     with ExitStack() as stack:
-        files = [path / LEDGER if path.is_dir() else path for path in paths]
-        ledgers = [stack.enter_context(Ledger.open(file, read_only=True)) for file in files]
+        ledgers = [stack.enter_context(Ledger.open(_ledger_of(path), read_only=True)) for path in paths]
         for path, ledger in zip(paths, ledgers, strict=True):
             ledger.verify()
             _check_whole(path, ledger)
@@ -110,6 +109,14 @@ def account_ledgers(
     guarantee = replace(guarantee, not_covered=(*guarantee.not_covered, *not_covered(public)))
     rungs = federation.ladder(guarantee.delta)
     return guarantee.to_json() | {"ladder": [rung.to_json() for rung in rungs], "lifetimes": spent}
+
+
+def _ledger_of(path: Path) -> Path:
+    """The ledger in a run's or a silo's folder; another path is the ledger's own."""
+    file = path / LEDGER if path.is_dir() else path
+    if not file.exists() and (inside := sorted(path.glob(f"*/*/{LEDGER}"))):
+        raise LedgerError(f"{file}: no ledger there. Give folders that hold one each, such as {inside[0].parent}.")
+    return file
 
 
 def _check_whole(path: Path, ledger: Ledger) -> None:

@@ -41,7 +41,9 @@ def compare(a: str | Path, b: str | Path) -> pd.DataFrame:
             raise InvalidValue(f"{name} = {a if name == 'A' else b}: has several runs of one {', '.join(keys)}.")
     both = first.merge(second, on=keys, suffixes=("_a", "_b"))
     if both.empty:
-        raise InvalidValue(f"No run of {a} has one of {b} with the same {', '.join(keys)} beside it.")
+        raise InvalidValue(
+            f"No run of {a} has one of {b} with the same {', '.join(keys)} beside it{_apart(first, second, keys)}."
+        )
     measures = [name for name in metrics_of(first) if f"{name}_a" in both and f"{name}_b" in both]
     rows = [row for measure in measures for row in _rows(both, measure, keys[:-1])]
     return pd.DataFrame(rows)
@@ -66,6 +68,16 @@ def _pairing(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
     keys = [*_KEYS, *settings_of(first)]
     shared = [key for key in keys if key in second]
     return ["seed", *(key for key in shared if max(column(side, key).nunique() for side in (first, second)) > 1)]
+
+
+def _apart(first: pd.DataFrame, second: pd.DataFrame, keys: Sequence[str]) -> str:
+    """The keys of which the sides share no value, with their values."""
+    values = {key: [[*dict.fromkeys(map(str, column(side, key)))] for side in (first, second)] for key in keys}
+    return "".join(
+        f"; {key} is {', '.join(ours)} in A and {', '.join(theirs)} in B"
+        for key, (ours, theirs) in values.items()
+        if not set(ours) & set(theirs)
+    )
 
 
 def _rows(both: pd.DataFrame, measure: str, keys: Sequence[str]) -> list[dict[str, object]]:

@@ -165,6 +165,16 @@ def test_account_asks_for_a_delta_where_the_runs_have_different_ones(
     assert "--delta" in capsys.readouterr().err
 
 
+def test_account_names_a_folder_inside_that_has_a_ledger(
+    scenario_file: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    folder = tmp_path / "sweep" / "runs" / "one"
+    assert call(monkeypatch, "run", str(scenario_file), "--set", "training.rounds=1", "--out", str(folder)) == 0
+    capsys.readouterr()
+    assert call(monkeypatch, "account", str(tmp_path / "sweep")) == 2
+    assert f"such as {folder}." in capsys.readouterr().err
+
+
 def test_a_file_is_no_folder_and_no_shipped_scenario(scenario_file: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(scenario_file.parent)
     assert call(monkeypatch, "run", "hospitals.toml", "--out", "people.csv") == 2

@@ -108,7 +108,7 @@ def test_what_cannot_be_paired_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="has no method 'fedprox'; it has fedavg, fedavgm, alone"):
         compare(f"{folder}:fedprox", folder)
     make_sweep(tmp_path / "other", epsilons=[8.0], strategies=["fedavg"], baselines=[])
-    with pytest.raises(InvalidValue, match="No run of"):
+    with pytest.raises(InvalidValue, match=r"No run of .*; epsilon is 0\.5, 2\.0 in A and 8\.0 in B\."):
         compare(f"{folder}:fedavg", f"{tmp_path / 'other'}:fedavg")
 
 
