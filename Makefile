@@ -6,6 +6,7 @@ STAMP := .venv/.installed
 .PHONY: demo test test-fast lint types bench clean
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo 'Installing into .venv: about 2 GB, a few minutes.'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[data,dev]'
