@@ -83,9 +83,20 @@ def frontier(table: pd.DataFrame, metric: str, style: Mapping[str, Look], *, nar
             for part, shown in ((where(rows, finite), label), (where(rows, ~finite), label * (not finite.any()))):
                 if len(part):
                     _with_intervals(axes, column(part, "epsilon").map(places) * aside, part, metric, shown, look)
+        _without_the_lost(axes, table, metric)
         _log_ticks(axes, list(places.values()), [f"{each:g}".replace("inf", "∞") for each in epsilons])
         _legend(figure, axes, narrow)
     return figure
+
+
+def _without_the_lost(axes: Axes, table: pd.DataFrame, metric: str) -> None:
+    """Bound the axis of R2, which knows no least value: as far below the majority as the best is above it."""
+    majority = float(column(where(table, table["method"] == MAJORITY), metric).mean())
+    best = float(column(table, metric).max())
+    if metric == "r2" and 2 * majority - best > axes.get_ylim()[0]:
+        axes.set_ylim(2 * majority - best, best + 0.2 * (best - majority))
+        said = "lower values are off the picture"
+        axes.annotate(said, (0.01, 0.02), xycoords="axes fraction", ha="left", fontsize=8, color=INK)
 
 
 def _levels(axes: Axes, table: pd.DataFrame, metric: str, style: Mapping[str, Look]) -> None:
@@ -166,6 +177,8 @@ def _cloud(table: pd.DataFrame, metric: str, label: str, style: Mapping[str, Loo
     if gains:
         axes.axhline(0, color=INK, linewidth=1)
     axes.plot(records, values, "o", color=style[label].colour, alpha=0.55, markersize=4, markeredgewidth=0)
+    if metric == "r2" and float(values.abs().max()) > 1:
+        axes.set_yscale("symlog", linthresh=1)
     low, high = int(records.min()), int(records.max())
     if high > 8 * low:
         axes.set_xscale("log")

@@ -84,6 +84,8 @@ def _whole_verb(outcome: Outcome, metric: str) -> str:
 
 
 def _short_verb(outcome: Outcome, metric: str, s: str = "") -> str:
+    if outcome.kept.seeds and outcome.kept.mean < 0:
+        return "keep nothing of it"
     if outcome.kept.seeds:
         return f"keep {percent(outcome.kept.mean)}"
     if outcome.value.seeds:

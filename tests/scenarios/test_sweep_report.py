@@ -14,6 +14,7 @@ from accounting import Relation, epsilon
 from scenarios import load, run
 from scenarios._errors import RunError
 from scenarios.reports._study import read_studies
+from scenarios.reports._sweep_plots import frontier, looks
 from scenarios.reports._sweep_report import sections_of, write_report
 from scenarios.sweeps._table import ROWS
 
@@ -199,6 +200,21 @@ def test_a_regression_is_judged_by_r2(tmp_path: Path) -> None:
     assert {"R²", "RMSE"} <= set(section.columns)
     assert "calibration error" not in section.columns
     assert "(range of seeds 9" in section.words.headline
+
+
+def test_a_method_that_is_worse_than_the_mean_keeps_nothing_and_squeezes_no_picture(tmp_path: Path) -> None:
+    make_sweep(tmp_path / "sweep", seeds=1, epsilons=[2.0], strategies=["fedavg"], metric="r2")
+    alone = tmp_path / "sweep" / "runs" / "alone-epsilon=2-seed=1" / ROWS
+    pd.read_parquet(alone).assign(r2=-1e5).to_parquet(alone, index=False)
+    (section,) = sections_of([tmp_path / "sweep"])
+    assert "alone, silos keep nothing of it;" in section.words.headline
+
+    rows = [("fedavg", 0.16), ("alone", -1e5), ("majority", 0.0), ("no-privacy", 0.17)]
+    table = pd.DataFrame([(name, name, 2.0, value, value, value) for name, value in rows])
+    table.columns = ["label", "method", "epsilon", "r2", "r2_low", "r2_high"]
+    axes = frontier(table, "r2", looks(["fedavg", "alone"]), narrow=False).axes[0]
+    assert -1 < axes.get_ylim()[0] < 0
+    assert 0.17 < axes.get_ylim()[1] < 1
 
 
 def test_names_of_many_silos_are_whole_in_the_table(tmp_path: Path) -> None:
