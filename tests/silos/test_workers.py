@@ -210,6 +210,7 @@ def test_a_worker_without_an_engine_says_why(
 
 
 STUCK = """
+import signal
 import sys
 from pathlib import Path
 import numpy as np
@@ -225,6 +226,8 @@ def job(name):
     )
     return Job(weights={"w": np.zeros(3)}, shard=shard, schedule=schedule, sampling=stream, noise=stream)
 
+# Where the tests run in the background of a shell, SIGINT comes ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 workers = Workers(partial(Engine, sys.argv[1]), 2)
 workers.train_all([job("stuck"), job("idle")])
 """
