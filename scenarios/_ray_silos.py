@@ -36,7 +36,7 @@ from silos import Silo, client_app
 
 if TYPE_CHECKING:
     from flwr.server.superlink.fleet.vce.backend.raybackend import RayBackend
-    from ray import ObjectRef
+    from ray import ObjectRef  # pyright: ignore[reportMissingImports]  # the extra ray
 
     from scenarios._simulation import Simulation
 
@@ -135,7 +135,7 @@ class RaySilos:
         for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_UV_RUN_RUNTIME_ENV", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"):
             os.environ.setdefault(name, "0")
         try:
-            import ray
+            import ray  # pyright: ignore[reportMissingImports]  # the extra ray
             from flwr.server.superlink.fleet.vce.backend.raybackend import RayBackend
         except ImportError:
             raise RunError("A run on Ray needs the extra: pip install 'silodp[ray]'.") from None
@@ -169,7 +169,7 @@ def _load(
 
 @lru_cache(maxsize=1)
 def _simulation(stored: "ObjectRef[Whole]") -> "Simulation":
-    import ray
+    import ray  # pyright: ignore[reportMissingImports]  # the extra ray
 
     from scenarios._simulation import Simulation
 
@@ -191,7 +191,7 @@ def _check_answers(address: str) -> None:
 def _told() -> Iterator[None]:
     """Say what an error of Ray means to whoever runs this."""
     from flwr.clientapp.client_app import ClientAppException
-    from ray.exceptions import RayError
+    from ray.exceptions import RayError  # pyright: ignore[reportMissingImports]  # the extra ray
 
     try:
         yield

@@ -28,8 +28,8 @@ def work_on_ray(folder: Path, names: Sequence[str], *, address: str, jobs: int, 
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        import ray
-        from ray.exceptions import RayError
+        import ray  # pyright: ignore[reportMissingImports]  # the extra ray
+        from ray.exceptions import RayError  # pyright: ignore[reportMissingImports]  # the extra ray
     except ImportError:
         raise RunError("A sweep on Ray needs the extra: pip install 'silodp[ray]'.") from None
     started = {"num_cpus": jobs, "include_dashboard": False} if address == "local" else {}
