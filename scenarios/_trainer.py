@@ -7,10 +7,11 @@ import torch
 from flwr.app import Context, Message
 
 from accounting._validate import check_count
+from scenarios._model import model_builder
 from scenarios._plan_parts import Plan
 from scenarios.data._dataset import Dataset
 from scenarios.spec._scenario import Scenario
-from silos import FleetEngine, Silo, Workers, build_engine, build_model, serve_together, worker_count
+from silos import FleetEngine, Silo, Workers, build_engine, serve_together, worker_count
 
 
 class Trainer:
@@ -34,15 +35,7 @@ class Trainer:
     def __init__(self, scenario: Scenario, dataset: Dataset, plan: Plan, workers: int | None) -> None:
         if workers is not None:
             check_count(low=1, workers=workers)
-        model = partial(
-            build_model,
-            scenario.model.kind,
-            input_shape=dataset.input_shape,
-            outputs=dataset.outputs,
-            hidden=scenario.model.hidden,
-            activation=scenario.model.activation,
-            seed=scenario.seed,
-        )
+        model = model_builder(scenario, input_shape=dataset.input_shape, outputs=dataset.outputs)
         engine = partial(
             build_engine,
             scenario.training.engine,

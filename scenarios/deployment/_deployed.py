@@ -18,6 +18,7 @@ from safetensors.numpy import save
 
 from scenarios._checkpoint import Checkpoint, Failure, load_checkpoint, save_checkpoint
 from scenarios._errors import RunError
+from scenarios._model import model_builder
 from scenarios._noisy_metrics import noisy_rows
 from scenarios._plan import make_plan
 from scenarios._released import ask_after
@@ -26,7 +27,7 @@ from scenarios.data._dataset import Dataset, public_sizes
 from scenarios.spec._scenario import Scenario
 from server import RoundResult, personal_models, run_rounds, save_state
 from server._deploy_grid import Patience, SiloGrid
-from silos import Weights, build_model, weights_of
+from silos import Weights, weights_of
 from silos._files import write_atomically
 
 CHECKPOINT, MODEL, PROGRESS = "checkpoint.safetensors", "model.safetensors", "progress.json"
@@ -155,14 +156,7 @@ def _start(scenario: Scenario, facts: PublicFacts, run: str, folder: Path) -> Ch
         if state.run != run:
             raise RunError(f"{folder / CHECKPOINT}: is of run {state.run!r}, not of {run!r}.")
         return state
-    model = build_model(
-        scenario.model.kind,
-        input_shape=facts.input_shape,
-        outputs=facts.outputs,
-        hidden=scenario.model.hidden,
-        activation=scenario.model.activation,
-        seed=scenario.seed,
-    )
+    model = model_builder(scenario, input_shape=facts.input_shape, outputs=facts.outputs)()
     return Checkpoint(run=run, round=0, model=weights_of(model))
 
 
